@@ -1,0 +1,89 @@
+package policy
+
+import (
+	"net/http"
+	"time"
+)
+
+// Response is the head of an upstream's answer. Asked and Arrived are the replica's own clock
+// (RFC 9111 §4.2.3's request_time and response_time).
+type Response struct {
+	Status         int
+	Header         http.Header
+	Asked, Arrived time.Time
+}
+
+// Kind says what lies under a key.
+type Kind uint8
+
+const (
+	Answer   Kind = iota // a whole answer
+	Part                 // some bytes of one (R7)
+	Signpost             // points to a page's variants (R5)
+	Marker               // remembers "do not collapse" (R4), and nothing else
+)
+
+// Audience says whom a stored answer may be given to (R1).
+type Audience uint8
+
+const (
+	PlainOnly     Audience = iota // requests that carry nothing particular: its lifetime is ours
+	NotAuthorized                 // particular requests too, but none with Authorization: the response states its lifetime
+	Everyone                      // public, s-maxage or must-revalidate (RFC 9111 §3.5)
+)
+
+// Span is a run of bytes, End not included.
+type Span struct{ Start, End int64 }
+
+// Len is the number of bytes in the span.
+func (s Span) Len() int64 { return s.End - s.Start }
+
+// Variant is one line of a signpost: what a request must carry to be answered by Key.
+type Variant struct {
+	Names, Values    []string // selecting fields, lower case and sorted, with their normalised values
+	Language, Coding string   // the answer's Content-Language and Content-Encoding
+	Variant          string   // Key.Variant of the answer
+	Arrived          time.Time
+}
+
+// Stored is all that a later request needs to know of a stored response, but its body.
+type Stored struct {
+	Response
+	Kind       Kind
+	Audience   Audience
+	Vary, Tags []string
+	// Alone: no-cache. It is always validated, and a full answer serves its asker alone (R3).
+	Alone bool
+	// NoStale: must-revalidate and its like. Nothing stale is served, not even what a client's max-stale allows.
+	NoStale bool
+	// Marked holds until when plain [0] and particular [1] requests do not collapse (R4); it lies beside an Answer too.
+	Marked   [2]time.Time
+	Why      Reason    // why the marker was left
+	Variants []Variant // of a Signpost
+	// Cost is the smoothed time the upstream takes for it, without queueing.
+	Cost   time.Duration
+	Span   Span   // of a Part
+	Total  int64  // of a Part: the length of the whole, -1 when unknown
+	Leased uint64 // store time (µs) at which the fill that brought it was leased; what purges are compared with
+
+	// Three moments, named by what they permit until then: serving without asking; serving while one refresh
+	// runs; serving in place of an upstream's failure. FreshUntil <= RefreshUntil, FreshUntil <= RescueUntil.
+	FreshUntil, RefreshUntil, RescueUntil time.Time
+}
+
+// Lifetime is how long the answer was fresh for when it arrived; negative when it was stale on arrival.
+func (s Stored) Lifetime() time.Duration { return s.FreshUntil.Sub(s.Arrived) }
+
+// Admission is policy's answer to what an upstream sent.
+type Admission struct {
+	Stored Stored
+	// Shared is the head that joiners, peers and the store may see (R2); the asker alone sees the response's own.
+	Shared http.Header
+	// Keep is how long the store keeps it, from Arrived; 0: not stored.
+	Keep time.Duration
+	// Private: nobody but the asker may have this answer, stored or not.
+	Private bool
+	// Mark is how long the marker this answer leaves lasts; 0: it leaves none (R4).
+	Mark   time.Duration
+	Reason Reason // why it is not stored, or not shared; None when it is
+}

@@ -1,0 +1,36 @@
+package store
+
+import (
+	"context"
+	"io"
+
+	"weir/policy"
+)
+
+// Bytes is a body in memory: segments that nobody writes to any more.
+type Bytes [][]byte
+
+func (b Bytes) Size() int64 {
+	var n int64
+	for _, s := range b {
+		n += int64(len(s))
+	}
+	return n
+}
+
+func (b Bytes) Spans() []policy.Span { return []policy.Span{{Start: 0, End: b.Size()}} }
+
+func (b Bytes) ReadAt(_ context.Context, p []byte, off int64) (n int, err error) {
+	for _, s := range b {
+		if off >= int64(len(s)) {
+			off -= int64(len(s))
+			continue
+		}
+		c := copy(p[n:], s[off:])
+		n, off = n+c, 0
+		if n == len(p) {
+			return n, nil
+		}
+	}
+	return n, io.EOF
+}
