@@ -108,7 +108,7 @@ type Tags struct {
 
 // Policy is a compiled Config. It is immutable: a reload makes another.
 type Policy struct {
-	routes []Route
+	rules []rule
 }
 
 // New compiles a Config. Its errors name the route and the key.

@@ -48,6 +48,7 @@ const (
 	CloseDelimited  // its end cannot be told from a broken connection
 	BadHeader       // a field name or value that is not fit to be stored
 	GoodCopyKept    // an error does not replace a usable copy
+	Mismatched      // a 304 that is about another answer than the stored one
 	MethodUnstored  // answers to this method are not stored
 	Purged          // purged while it was being fetched
 	LeaseLost       // another replica holds the right to fill by now
@@ -73,5 +74,6 @@ const (
 	Panicked          // a fault of ours; see the log
 	LoopDetected      // the request has been through this proxy already
 	BadRequest        // the request has more than one meaning
+	StaleForbidden    // the upstream failed, and must-revalidate or its like forbids a stale answer
 	reasons           // how many there are
 )

@@ -20,12 +20,16 @@ type Plan struct {
 	Request    Request
 	Route      *Route   // the matched route; nil when Action is Refuse
 	Key        Key      // of the page, or of a keyed variant of it; Follow turns it into a Vary variant's
+	Page       Key      // the key a signpost lies under: Key before Follow
+	Target     string   // path and query as they go upstream on fills, byte for byte what the key says
+	Authority  string   // the Host as it goes upstream on fills: lower case, without trailing dot and default port
 	Vary       []string // the selecting names Key.Variant stands for, after Follow
 	Particular []string // the fields by which the request tells who asks (R1)
 	Action     Action   // Pass, Lookup or Refuse
 	Reason     Reason   // why Pass or Refuse; Refuse's status is Reason.Status()
 
 	directives requestDirectives
+	rule       *rule
 }
 
 // LookOnly reports whether the client accepts stored answers only (only-if-cached, RFC 9111 §5.2.1.7).

@@ -11,6 +11,7 @@ type Response struct {
 	Status         int
 	Header         http.Header
 	Asked, Arrived time.Time
+	CloseDelimited bool // the body ends with the connection: whole and cut look alike (R34)
 }
 
 // Kind says what lies under a key.
@@ -54,6 +55,10 @@ type Stored struct {
 	Vary, Tags []string
 	// Alone: no-cache. It is always validated, and a full answer serves its asker alone (R3).
 	Alone bool
+	// Age is how old it was when it arrived: corrected_initial_age (RFC 9111 §4.2.3).
+	Age time.Duration
+	// Immutable: while it is fresh, a client's max-age=0 does not ask for a newer one (RFC 8246).
+	Immutable bool
 	// NoStale: must-revalidate and its like. Nothing stale is served, not even what a client's max-stale allows.
 	NoStale bool
 	// Marked holds until when plain [0] and particular [1] requests do not collapse (R4); it lies beside an Answer too.
@@ -74,15 +79,22 @@ type Stored struct {
 // Lifetime is how long the answer was fresh for when it arrived; negative when it was stale on arrival.
 func (s Stored) Lifetime() time.Duration { return s.FreshUntil.Sub(s.Arrived) }
 
+// AgeAt is the answer's age at a moment (RFC 9111 §4.2.3), never negative.
+func (s Stored) AgeAt(now time.Time) time.Duration { return s.Age + max(0, now.Sub(s.Arrived)) }
+
 // Admission is policy's answer to what an upstream sent.
 type Admission struct {
 	Stored Stored
+	// Key is where the answer belongs: VariantOf's, for the plan it was brought for.
+	Key Key
 	// Shared is the head that joiners, peers and the store may see (R2); the asker alone sees the response's own.
 	Shared http.Header
 	// Keep is how long the store keeps it, from Arrived; 0: not stored.
 	Keep time.Duration
 	// Private: nobody but the asker may have this answer, stored or not.
 	Private bool
+	// Changed: the upstream was asked whether the prior still holds, and sent a whole answer instead.
+	Changed bool
 	// Mark is how long the marker this answer leaves lasts; 0: it leaves none (R4).
 	Mark   time.Duration
 	Reason Reason // why it is not stored, or not shared; None when it is

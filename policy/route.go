@@ -1,0 +1,3 @@
+package policy
+
+type rule struct{ Route }
