@@ -20,8 +20,9 @@ type cursor struct {
 func (c *cursor) rest(e *Entry) (bodySize int64) {
 	flags := c.byte()
 	e.Alone, e.NoStale = flags&alone != 0, flags&noStale != 0
+	e.Immutable, e.CloseDelimited = flags&immutable != 0, flags&closeDelimited != 0
 	// A flag that is not known might forbid what this replica is about to do.
-	c.bad = c.bad || flags&^(alone|noStale) != 0
+	c.bad = c.bad || flags&^known != 0
 	e.Audience, e.Why = policy.Audience(c.byte()), policy.Reason(c.byte())
 	status := c.uint()
 	c.bad = c.bad || status > 999
@@ -29,7 +30,7 @@ func (c *cursor) rest(e *Entry) (bodySize int64) {
 	e.Asked, e.Arrived = moment(c.uint()), moment(c.uint())
 	size := c.uint()
 	c.bad = c.bad || size > math.MaxInt64
-	e.Cost = time.Duration(c.int())
+	e.Age, e.Cost = time.Duration(c.int()), time.Duration(c.int())
 	e.Span = policy.Span{Start: c.int(), End: c.int()}
 	e.Total = c.int()
 	e.Key = policy.Key{Primary: c.text(), Variant: c.text()}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"maps"
-	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -53,6 +52,9 @@ const (
 const (
 	alone = 1 << iota
 	noStale
+	immutable
+	closeDelimited
+	known = alone | noStale | immutable | closeDelimited
 )
 
 // ErrUnreadable: the bytes are no entry that this replica may use. It counts as a miss.
@@ -134,17 +136,18 @@ func DecodeHead(b []byte, key policy.Key) (e Entry, bodySize int64, err error) {
 
 func appendRest(b []byte, e *Entry, bodySize int64) []byte {
 	var flags byte
-	if e.Alone {
-		flags |= alone
-	}
-	if e.NoStale {
-		flags |= noStale
+	for flag, set := range map[byte]bool{
+		alone: e.Alone, noStale: e.NoStale, immutable: e.Immutable, closeDelimited: e.CloseDelimited,
+	} {
+		if set {
+			flags |= flag
+		}
 	}
 	b = append(b, flags, byte(e.Audience), byte(e.Why))
 	for _, n := range [...]uint64{uint64(e.Status), micro(e.Asked), micro(e.Arrived), uint64(bodySize)} {
 		b = binary.AppendUvarint(b, n)
 	}
-	for _, n := range [...]int64{int64(e.Cost), e.Span.Start, e.Span.End, e.Total} {
+	for _, n := range [...]int64{int64(e.Age), int64(e.Cost), e.Span.Start, e.Span.End, e.Total} {
 		b = binary.AppendVarint(b, n)
 	}
 	b = appendText(b, e.Key.Primary)
@@ -204,11 +207,11 @@ func micro(t time.Time) uint64 {
 	return uint64(min(max(t.UnixMicro(), 1), maxMicro))
 }
 
-func number(b []byte, i int) uint64 { return binary.BigEndian.Uint64(b[numbersAt+8*i:]) }
+func number(b []byte, i int) uint64 { return min(binary.BigEndian.Uint64(b[numbersAt+8*i:]), maxMicro) }
 
 func moment(n uint64) time.Time {
 	if n == 0 {
 		return time.Time{}
 	}
-	return time.UnixMicro(int64(min(n, math.MaxInt64))).UTC()
+	return time.UnixMicro(int64(min(n, maxMicro))).UTC()
 }
