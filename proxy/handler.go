@@ -2,10 +2,14 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
+	"time"
 
 	"weir/policy"
+	"weir/proxy/fill"
 	"weir/proxy/upstream"
 	"weir/store"
 )
@@ -28,27 +32,102 @@ type Options struct {
 	Config    Config
 }
 
+// refreshesAtOnce bounds the fills that run with nobody waiting.
+const refreshesAtOnce = 64
+
 // Handler answers clients.
-type Handler struct{}
+type Handler struct {
+	policy    atomic.Pointer[policy.Policy]
+	store     store.Store
+	upstreams map[string]*upstream.Upstream
+	observer  Observer
+	config    Config
+	table     *fill.Table
+
+	waitingLocal, waitingRemote, exchanges atomic.Int64
+}
 
 // New makes a Handler; Drain ends it.
-func New(o Options) *Handler { panic("unbuilt") }
+func New(o Options) *Handler {
+	h := &Handler{
+		store: o.Store, upstreams: o.Upstreams, observer: o.Observer, config: o.Config,
+		table: fill.NewTable(fill.Options{
+			Store: o.Store, Upstreams: o.Upstreams, Observe: o.Observer.Fill,
+			Spool: o.Config.Spool, MaxBody: o.Config.MaxBody, Refreshes: refreshesAtOnce,
+		}),
+	}
+	h.policy.Store(o.Policy)
+	return h
+}
 
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { panic("unbuilt") }
+// ServeHTTP answers one client. A fault of ours in it is that client's 502, and nobody else's concern.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	x := &exchange{
+		h: h, policy: h.policy.Load(), r: r, arrived: h.table.Arrive(),
+		w: &writer{ResponseWriter: w, control: http.NewResponseController(w)},
+	}
+	x.w.report = &x.report
+	h.exchanges.Add(1)
+	defer x.end()
+	x.run()
+}
 
 // Explain answers what would happen to a request, and why, without doing it.
-func (h *Handler) Explain(r *http.Request) (policy.Plan, policy.Decision, error) { panic("unbuilt") }
+func (h *Handler) Explain(r *http.Request) (policy.Plan, policy.Decision, error) {
+	p := h.policy.Load()
+	plan := p.Plan(h.request(r))
+	if plan.Action != policy.Lookup {
+		return plan, policy.Decision{Action: plan.Action, Reason: plan.Reason}, nil
+	}
+	for range maxSigns {
+		taken, err := h.store.Take(r.Context(), plan.Key, store.Want{At: time.Now()})
+		if err != nil {
+			return plan, policy.Decision{}, err
+		}
+		if taken.Entry == nil || taken.Entry.Kind != policy.Signpost {
+			return plan, p.Decide(plan, storedOf(taken.Entry), policy.Moment{Now: time.Now(), Dice: 1}), nil
+		}
+		plan = p.Follow(plan, taken.Entry.Stored)
+	}
+	return plan, policy.Decision{}, errors.New("signposts lead in a circle")
+}
 
 // Use swaps the policy; exchanges and fills under way keep the one they began with (R31).
-func (h *Handler) Use(p *policy.Policy) { panic("unbuilt") }
+func (h *Handler) Use(p *policy.Policy) { h.policy.Store(p) }
 
 // Purge covers every form of a URL, under every upstream and scheme, on every replica. policy.ErrNoPage: no route serves it.
 func (h *Handler) Purge(ctx context.Context, rawURL string, mode store.Mode) (store.Purged, error) {
-	panic("unbuilt")
+	pages, err := h.policy.Load().Pages(rawURL)
+	if err != nil {
+		return store.Purged{}, err
+	}
+	var all store.Purged
+	for _, page := range pages {
+		got, err := h.store.Purge(ctx, page, mode)
+		if err != nil {
+			return all, err
+		}
+		all.Estimate += got.Estimate
+		all.Replicas = max(all.Replicas, got.Replicas)
+	}
+	return all, nil
 }
 
-// Drain lets exchanges and fills end, until ctx does.
-func (h *Handler) Drain(ctx context.Context) error { panic("unbuilt") }
+// Drain lets fills end, until ctx does. The listener is closed before it is called, and exchanges have ended.
+func (h *Handler) Drain(ctx context.Context) error { return h.table.Drain(ctx) }
 
 // Gauges is what is going on at this moment.
-func (h *Handler) Gauges() Gauges { panic("unbuilt") }
+func (h *Handler) Gauges() Gauges {
+	fills, bytes, dropped := h.table.Gauges()
+	return Gauges{
+		WaitingLocal: h.waitingLocal.Load(), WaitingRemote: h.waitingRemote.Load(), Exchanges: h.exchanges.Load(),
+		FillsRunning: fills, SpoolBytes: bytes, RefreshDropped: dropped,
+	}
+}
+
+func storedOf(e *store.Entry) *policy.Stored {
+	if e == nil {
+		return nil
+	}
+	return &e.Stored
+}

@@ -1,6 +1,11 @@
 package upstream
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+)
 
 // Config is one upstream of the file.
 type Config struct {
@@ -15,4 +20,51 @@ type Config struct {
 	MaxStreams      int           `mapstructure:"max_streams"`      // upgrades and event streams
 	Queue           int           `mapstructure:"queue"`
 	QueueTimeout    time.Duration `mapstructure:"queue_timeout"`
+}
+
+// Validate reports every fault at once, each by the name of its key.
+func (c Config) Validate() error {
+	var faults []error
+	fault := func(format string, args ...any) {
+		faults = append(faults, fmt.Errorf("upstream %q: "+format, append([]any{c.Name}, args...)...))
+	}
+	if c.URL != "" && len(c.URLs) > 0 {
+		fault("url and urls exclude each other: keep one")
+	}
+	if len(c.all()) == 0 {
+		fault("url is missing: write url: http://host:port")
+	}
+	for _, raw := range c.all() {
+		m, err := url.Parse(raw)
+		switch {
+		case err != nil:
+			fault("url %q: %w", raw, err)
+		case m.Scheme != "http" && m.Scheme != "https" || m.Host == "":
+			fault("url %q: write http://host:port or https://host:port", raw)
+		case m.User != nil || m.RawQuery != "" || m.Fragment != "":
+			fault("url %q: only scheme, host, port and a base path belong here", raw)
+		}
+	}
+	for key, d := range map[string]time.Duration{
+		"connect_timeout": c.ConnectTimeout, "response_timeout": c.ResponseTimeout, "idle_timeout": c.IdleTimeout,
+		"fill_timeout": c.FillTimeout, "queue_timeout": c.QueueTimeout,
+	} {
+		if d <= 0 {
+			fault("%s must be longer than 0s", key)
+		}
+	}
+	if c.MaxConcurrent < 1 {
+		fault("max_concurrent must be at least 1")
+	}
+	if c.MaxStreams < 0 || c.Queue < 0 {
+		fault("max_streams and queue must not be negative")
+	}
+	return errors.Join(faults...)
+}
+
+func (c Config) all() []string {
+	if c.URL != "" {
+		return append([]string{c.URL}, c.URLs...)
+	}
+	return c.URLs
 }

@@ -1,7 +1,25 @@
 package upstream
 
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
 // Upstream is one server behind us, or several that answer alike.
-type Upstream struct{}
+type Upstream struct {
+	config    Config
+	members   []*url.URL
+	next      atomic.Uint64 // whose turn it is
+	transport http.RoundTripper
+	limit     *limit
+	requests  atomic.Uint64
+	failures  atomic.Uint64
+}
 
 // Stats is what an upstream has been asked so far, and what is under way.
 type Stats struct {
@@ -12,11 +30,81 @@ type Stats struct {
 	Streams  int64 // upgrades and event streams
 }
 
+// idleConnections close before most servers close theirs, so that a request rarely meets a closing connection (R29).
+const idleConnections = 4 * time.Second
+
 // New makes an Upstream; its errors name the key.
-func New(c Config) (*Upstream, error) { panic("unbuilt") }
+func New(c Config) (*Upstream, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return With(c, &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    c.ConnectTimeout,
+		ResponseHeaderTimeout:  c.ResponseTimeout,
+		MaxResponseHeaderBytes: 64 << 10,
+		MaxIdleConnsPerHost:    c.MaxConcurrent,
+		IdleConnTimeout:        idleConnections,
+		ExpectContinueTimeout:  time.Second,
+		DisableCompression:     true, // what the upstream encodes is stored and passed on as it is
+		ForceAttemptHTTP2:      true,
+	})
+}
+
+// With is New over a transport of the caller's: tests bring one of their own, telemetry wraps one.
+func With(c Config, t http.RoundTripper) (*Upstream, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	u := &Upstream{config: c, transport: t, limit: newLimit(c)}
+	for _, raw := range c.all() {
+		m, err := url.Parse(raw)
+		if err != nil {
+			return nil, fmt.Errorf("upstream %q: url: %w", c.Name, err)
+		}
+		u.members = append(u.members, m)
+	}
+	return u, nil
+}
+
+// Name is the upstream's name in the file.
+func (u *Upstream) Name() string { return u.config.Name }
+
+// Config is the upstream's settings: whoever asks bounds the body by its idle and fill timeouts.
+func (u *Upstream) Config() Config { return u.config }
 
 // Stats is a snapshot.
-func (u *Upstream) Stats() Stats { panic("unbuilt") }
+func (u *Upstream) Stats() Stats {
+	return Stats{
+		Requests: u.requests.Load(),
+		Failures: u.failures.Load(),
+		Running:  u.limit.running.Load(),
+		Queued:   u.limit.queued.Load(),
+		Streams:  u.limit.streams.Load(),
+	}
+}
 
 // Close drops idle connections.
-func (u *Upstream) Close() { panic("unbuilt") }
+func (u *Upstream) Close() {
+	if t, ok := u.transport.(interface{ CloseIdleConnections() }); ok {
+		t.CloseIdleConnections()
+	}
+}
+
+// Aim points a request at one of the members. Target is the path and query as they are to be sent, byte for byte:
+// they are part of the key, and two spellings must not become one on the way (RFC 3986 §6.2.2).
+func (u *Upstream) Aim(req *http.Request, target string) error {
+	m := u.members[u.next.Add(1)%uint64(len(u.members))]
+	path, query, _ := strings.Cut(target, "?")
+	path = strings.TrimSuffix(m.EscapedPath(), "/") + path
+	plain, err := url.PathUnescape(path)
+	if err != nil {
+		return fmt.Errorf("upstream %q: target %q: %w", u.config.Name, target, err)
+	}
+	req.URL = &url.URL{
+		Scheme: m.Scheme, Host: m.Host,
+		Path: plain, RawPath: path,
+		RawQuery: query, ForceQuery: strings.HasSuffix(target, "?"),
+	}
+	return nil
+}

@@ -1,0 +1,282 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"strconv"
+	"time"
+
+	"weir/policy"
+)
+
+// content is an answer before the client's conditionals, range and method are applied to it.
+type content struct {
+	status int
+	stored policy.Stored
+	size   int64 // -1: unknown
+	body   source
+}
+
+// source copies a span of a body. A source of unknown size is asked for all of it: End is -1.
+type source interface {
+	copy(w io.Writer, span policy.Span) error
+}
+
+// deliver answers, from what is stored or from a running fill.
+func deliver(d policy.Decision) *state {
+	return &state{"deliver", func(x *exchange) *state {
+		x.report.Action, x.report.Reason, x.report.Age = d.Action, d.Reason, d.Age
+		if x.fill != nil && x.fill.Result().Entry == nil && x.fill.Result().Outcome == nil {
+			x.fromFill(d)
+		} else {
+			x.fromEntry(d)
+		}
+		return nil
+	}}
+}
+
+// fromEntry answers from what is stored: a hit, or what another replica or a 304 has just made good again.
+func (x *exchange) fromEntry(d policy.Decision) {
+	e := x.entry
+	x.report.Hit = x.report.Reason.Forward() == ""
+	if x.report.Hit {
+		x.report.TTL = time.Until(e.FreshUntil)
+	} else {
+		x.report.Action = policy.Fetch
+	}
+	h := x.w.Header()
+	replace(h, e.Header)
+	h.Set("Age", strconv.FormatInt(int64(max(d.Age, 0)/time.Second), 10))
+	x.send(content{status: e.Status, stored: e.Stored, size: e.Body.Size(), body: entrySource{x}})
+}
+
+// fromFill answers from a body that is still coming. The asker has the upstream's own head, joiners the shared one.
+func (x *exchange) fromFill(d policy.Decision) {
+	r := x.fill.Result()
+	x.report.Action = policy.Fetch
+	x.report.Stored = r.Admission.Keep > 0 && x.fill.Whole()
+	if r.Admission.Reason != policy.None {
+		x.report.Detail = r.Admission.Reason
+	}
+	h := x.w.Header()
+	if x.mine {
+		replace(h, r.Response.Header)
+		policy.StripHop(h)
+		for name := range r.Trailer {
+			h.Add("Trailer", name)
+		}
+	} else {
+		replace(h, r.Admission.Shared)
+		if age := int64(d.Age / time.Second); age > 0 {
+			h.Set("Age", strconv.FormatInt(age, 10))
+		}
+	}
+	size := r.Length
+	if x.r.Method == "HEAD" && size < 0 {
+		size = 0
+	}
+	x.send(content{status: r.Response.Status, stored: r.Admission.Stored, size: size, body: fillSource{x}})
+	if x.mine && !x.report.Aborted {
+		for name, values := range r.Trailer {
+			h[name] = values
+		}
+	}
+}
+
+// replace makes h a copy of from. The values are shared: nobody writes into them.
+func replace(h, from http.Header) {
+	for name, values := range from {
+		h[name] = values
+	}
+}
+
+// send applies the client's conditionals, range and method (RFC 9110 §13.2.2), and writes.
+func (x *exchange) send(c content) {
+	h := x.w.Header()
+	req := x.plan.Request
+	x.dress(h)
+	if c.status == http.StatusOK && policy.NotModified(req, c.stored) {
+		for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Accept-Ranges"} {
+			h.Del(name)
+		}
+		x.head(http.StatusNotModified)
+		return
+	}
+	var spans []policy.Span
+	if c.status == http.StatusOK && c.size >= 0 {
+		var err error
+		if spans, err = policy.Ranges(req, c.stored, c.size); err != nil {
+			h.Del("Content-Length")
+			h.Set("Content-Range", fmt.Sprintf("bytes */%d", c.size))
+			x.head(http.StatusRequestedRangeNotSatisfiable)
+			return
+		}
+	}
+	switch len(spans) {
+	case 0:
+		x.whole(c)
+	case 1:
+		h.Set("Content-Range", contentRange(spans[0], c.size))
+		h.Set("Content-Length", strconv.FormatInt(spans[0].Len(), 10))
+		x.head(http.StatusPartialContent)
+		x.body(c, spans[0])
+	default:
+		x.parts(c, spans)
+	}
+}
+
+// whole writes all of it.
+func (x *exchange) whole(c content) {
+	h := x.w.Header()
+	bodiless := c.status == http.StatusNoContent || c.status == http.StatusNotModified
+	if c.size >= 0 && !bodiless && (x.r.Method != "HEAD" || h.Get("Content-Length") == "") && !(x.r.Method == "HEAD" && x.fill != nil) {
+		h.Set("Content-Length", strconv.FormatInt(c.size, 10))
+	}
+	x.head(c.status)
+	if !bodiless {
+		x.body(c, policy.Span{Start: 0, End: c.size})
+	}
+}
+
+// parts writes several ranges as multipart/byteranges (RFC 9110 §14.6).
+func (x *exchange) parts(c content, spans []policy.Span) {
+	h := x.w.Header()
+	kind := h.Get("Content-Type")
+	m := multipart.NewWriter(x.w)
+	h.Set("Content-Type", "multipart/byteranges; boundary="+m.Boundary())
+	h.Del("Content-Length")
+	x.head(http.StatusPartialContent)
+	for _, span := range spans {
+		part := textproto.MIMEHeader{"Content-Range": {contentRange(span, c.size)}}
+		if kind != "" {
+			part.Set("Content-Type", kind)
+		}
+		if _, err := m.CreatePart(part); err != nil {
+			x.broken(err)
+		}
+		x.body(c, span)
+	}
+	if err := m.Close(); err != nil {
+		x.broken(err)
+	}
+}
+
+func contentRange(s policy.Span, size int64) string {
+	return fmt.Sprintf("bytes %d-%d/%d", s.Start, s.End-1, size)
+}
+
+// head writes the status line and fields, Cache-Status last: it says what has been decided by now.
+func (x *exchange) head(status int) {
+	h := x.w.Header()
+	h.Add("Via", "1.1 weir")
+	x.report.Status = status
+	x.cacheStatus(h)
+	x.w.WriteHeader(status)
+}
+
+// dress applies the route's own changes to a response.
+func (x *exchange) dress(h http.Header) {
+	for _, name := range x.plan.Route.Headers.Remove {
+		h.Del(name)
+	}
+	for _, line := range x.plan.Route.Headers.Set {
+		if name, value, ok := cutField(line); ok {
+			h.Set(name, value)
+		}
+	}
+}
+
+// body copies a span. Once the head is out an error can only be told by breaking the connection off: a short answer
+// must never look whole (RFC 9112 §8).
+func (x *exchange) body(c content, span policy.Span) {
+	if x.r.Method == "HEAD" {
+		return
+	}
+	if err := c.body.copy(x.w, span); err != nil {
+		x.broken(err)
+	}
+}
+
+func (x *exchange) broken(err error) {
+	x.report.Aborted, x.report.Err = true, err
+	if !x.gone() && x.report.Detail == policy.None {
+		x.report.Detail = policy.UpstreamTruncated
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// entrySource reads a stored body, a piece at a time.
+type entrySource struct{ x *exchange }
+
+func (s entrySource) copy(w io.Writer, span policy.Span) error {
+	body := s.x.entry.Body
+	buf := make([]byte, min(span.Len(), piece))
+	for off := span.Start; off < span.End; {
+		n, err := body.ReadAt(s.x.r.Context(), buf[:min(int64(len(buf)), span.End-off)], off)
+		if n == 0 && err != nil {
+			return err
+		}
+		if _, err := w.Write(buf[:n]); err != nil {
+			return err
+		}
+		off += int64(n)
+	}
+	return nil
+}
+
+// fillSource reads a body that grows. What has come is flushed whenever there is nothing more at hand: a client is
+// never kept waiting for bytes that are here.
+type fillSource struct{ x *exchange }
+
+func (s fillSource) copy(w io.Writer, span policy.Span) error {
+	x := s.x
+	for off := int64(0); span.End < 0 || off < span.End; {
+		if !x.reader.Pending() {
+			if err := x.flush(); err != nil {
+				return err
+			}
+		}
+		p, err := x.reader.Next(x.r.Context())
+		if err == io.EOF && span.End < 0 {
+			return nil
+		}
+		if err != nil {
+			return unexpected(err)
+		}
+		at := off
+		off += int64(len(p))
+		p = cut(p, at, span)
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut returns those bytes of p, which lies at off, that are in the span.
+func cut(p []byte, off int64, span policy.Span) []byte {
+	if span.End >= 0 && off+int64(len(p)) > span.End {
+		p = p[:span.End-off]
+	}
+	if off < span.Start {
+		p = p[min(span.Start-off, int64(len(p))):]
+	}
+	return p
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func (x *exchange) flush() error {
+	if err := x.w.control.Flush(); err != nil && err != http.ErrNotSupported {
+		return err
+	}
+	return nil
+}

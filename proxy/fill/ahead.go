@@ -1,0 +1,87 @@
+package fill
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+)
+
+// ReadAhead takes the body of a pass off the upstream's hands as fast as it comes, within the memory budget, so that a
+// slow client does not hold the upstream's slot (R24). Between two bytes at most idle may pass.
+func (t *Table) ReadAhead(body io.ReadCloser, idle time.Duration) io.ReadCloser {
+	ctx, cancel := context.WithCancelCause(t.ctx)
+	s := NewSpool(t.budget, t.options.MaxBody, func() { cancel(errDeserted) })
+	s.Unkeep()
+	reader, _ := s.Join() // nothing has come yet: byte 0 is there to be joined
+	a := &ahead{reader: reader, ctx: ctx, body: body}
+	t.running.Add(1)
+	go func() {
+		defer t.running.Done()
+		defer cancel(nil)
+		defer a.closeBody()
+		s.End(pump(ctx, source{body, idle, func() { body.Close() }}, s))
+	}()
+	return a
+}
+
+// source is a body that comes from upstream: between two of its bytes at most idle may pass, then stalled is called.
+type source struct {
+	body    io.Reader
+	idle    time.Duration
+	stalled func()
+}
+
+// pump moves a body into a spool; nil is its clean end.
+func pump(ctx context.Context, from source, s *Spool) error {
+	timer := time.AfterFunc(from.idle, from.stalled)
+	defer timer.Stop()
+	for {
+		timer.Stop() // waiting for readers is not the upstream's doing
+		space, err := s.Space(ctx)
+		if err != nil {
+			return err
+		}
+		timer.Reset(from.idle)
+		n, err := from.body.Read(space)
+		if n > 0 {
+			s.Wrote(n)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+type ahead struct {
+	reader *Reader
+	ctx    context.Context
+	left   []byte
+	close  sync.Once
+	body   io.ReadCloser
+}
+
+func (a *ahead) Read(p []byte) (int, error) {
+	if len(a.left) == 0 {
+		var err error
+		// The table's context ends only after every body; whoever leaves closes.
+		if a.left, err = a.reader.Next(context.WithoutCancel(a.ctx)); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(p, a.left)
+	a.left = a.left[n:]
+	return n, nil
+}
+
+// Close ends the upstream's side too when the client left early.
+func (a *ahead) Close() error {
+	a.reader.Close()
+	a.closeBody()
+	return nil
+}
+
+func (a *ahead) closeBody() { a.close.Do(func() { a.body.Close() }) }

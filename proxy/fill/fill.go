@@ -1,0 +1,251 @@
+package fill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"weir/policy"
+	"weir/proxy/upstream"
+	"weir/store"
+)
+
+// Ask is what an exchange brings: the question, and what it has seen so far.
+type Ask struct {
+	Policy  *policy.Policy // the one the exchange began with (R31)
+	Plan    policy.Plan
+	Arrived uint64       // its place in the table's order of arrivals and departures (R3)
+	Prior   *store.Entry // what it has found under the plan's key; nil: nothing
+	Why     Why
+	Look    bool // only look, and find out who fills: no lease is wanted
+	Despite bool // a remembered failure does not stand in the way (R23)
+	// Awaited is the Leased of what a lease that the exchange waited for has brought; 0: it waited for none.
+	// Later: that lease began after the exchange arrived (R3).
+	Awaited uint64
+	Later   bool
+}
+
+// Result is what a fill has brought, known when Head closes. It is not written to after that.
+type Result struct {
+	Response  policy.Response // with the asker's head; Admission.Shared is everybody's
+	Admission policy.Admission
+	Length    int64          // of the body; -1: unknown
+	Trailer   http.Header    // of the asker's answer; filled in when the body has ended
+	Fault     *policy.Fault  // the upstream failed; with a Response when it sent an error of its own
+	Entry     *store.Entry   // a 304 confirmed this
+	Outcome   *store.Outcome // another replica's fill ended so
+	Err       error
+}
+
+// Interim is a 1xx answer on its way to the asker.
+type Interim struct {
+	Code   int
+	Header http.Header
+}
+
+// Fill is one upstream fetch under way.
+type Fill struct {
+	ask   Ask
+	table *Table
+	name  string       // in the table; "": it is not in there
+	lease *store.Lease // nil: none (island mode, HEAD, alone)
+	held  *store.Lease // somebody else's: this fill only awaits its end
+	up    *upstream.Upstream
+
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	limit  *time.Timer // fill_timeout
+	sent   atomic.Uint64
+	lost   atomic.Bool
+	spool  *Spool
+	asker  *Reader
+
+	interim chan Interim
+	head    chan struct{}
+	done    chan struct{}
+	result  Result
+
+	slot    *upstream.Slot
+	res     *http.Response
+	endless bool // a stream of events: no time limit
+	ended   bool // the lease was committed or released
+	report  Report
+}
+
+// Head closes when Result is known.
+func (f *Fill) Head() <-chan struct{} { return f.head }
+
+// Done closes when the fill is over: its lease has ended, and it is out of the table.
+func (f *Fill) Done() <-chan struct{} { return f.done }
+
+// Result is what the fill brought; not before Head closes.
+func (f *Fill) Result() *Result { return &f.result }
+
+// Interim brings the upstream's 1xx answers; they are the asker's.
+func (f *Fill) Interim() <-chan Interim { return f.interim }
+
+// Prior is what was stored when the fill began; nil: nothing.
+func (f *Fill) Prior() *store.Entry { return f.ask.Prior }
+
+// Remote reports a fill that another replica runs.
+func (f *Fill) Remote() bool { return f.held != nil }
+
+// Order tells an exchange that arrived then how it stands to the fill (R3).
+func (f *Fill) Order(arrived uint64, mine bool) policy.Order {
+	return policy.Order{Mine: mine, Later: f.sent.Load() > arrived, Confirmed: f.result.Entry != nil}
+}
+
+// Board joins the body from its first byte; ok is false when that is gone. Whoever boards closes the reader.
+func (f *Fill) Board() (r *Reader, ok bool) { return f.spool.Join() }
+
+// Whole reports whether the body can still be stored.
+func (f *Fill) Whole() bool { return f.spool.Whole() }
+
+// step is a state of the fill machine: it acts, and returns what comes next; nil: the end.
+type step func(*Fill) step
+
+func (f *Fill) run() {
+	defer f.over()
+	first := step(enter)
+	if f.held != nil {
+		first = await
+	}
+	if f.lease != nil {
+		go f.renew()
+	}
+	for s := first; s != nil; {
+		s = s(f)
+	}
+}
+
+// over ends the fill on every path: nobody waits for a fill that is gone, and no lease outlives its fill.
+func (f *Fill) over() {
+	if p := recover(); p != nil {
+		f.report.Reason = policy.Panicked
+		f.fail(fmt.Errorf("panic in a fill: %v\n%s", p, debug.Stack()), policy.Fault{Kind: policy.BrokenWait})
+	}
+	if !f.ended && f.lease != nil {
+		f.release(store.Outcome{End: store.Lapsed})
+	}
+	if f.res != nil {
+		f.res.Body.Close()
+	}
+	if f.slot != nil {
+		f.slot.Leave()
+	}
+	f.spool.End(errLapsed)
+	f.table.remove(f)
+	close(f.done)
+	f.cancel(nil)
+	if f.limit != nil {
+		f.limit.Stop()
+	}
+	if !f.ask.Why.waited() && f.held == nil {
+		f.table.refreshes.end()
+	}
+	f.report.Total = time.Since(f.report.Started)
+	f.report.Bytes = f.spool.Size()
+	f.table.options.Observe(f.report)
+	f.table.running.Done()
+}
+
+var errLapsed = errors.New("fill ended early")
+
+// publish makes the result known. Nothing in it changes after this.
+func (f *Fill) publish(r Result) {
+	f.result = r
+	f.spool.Announce(r.Length)
+	close(f.head)
+}
+
+func (f *Fill) published() bool {
+	select {
+	case <-f.head:
+		return true
+	default:
+		return false
+	}
+}
+
+// fail ends a fill whose upstream gave no answer, or broke off in the body.
+func (f *Fill) fail(err error, fault policy.Fault) step {
+	f.report.Err = err
+	f.report.Reason = policy.FaultReason(fault)
+	f.report.End = Failed
+	if fault.Kind == policy.Busy || fault.Kind == policy.BrokenWait {
+		f.report.End = Lapsed
+	}
+	f.spool.End(err)
+	if f.lease != nil && !f.ended {
+		f.release(failure(fault))
+	}
+	if !f.published() {
+		f.publish(Result{Fault: &fault, Err: err})
+	}
+	return nil
+}
+
+// failure is what those who wait elsewhere learn. Failed is only what the upstream did; for the rest another replica may try (R22).
+func failure(fault policy.Fault) store.Outcome {
+	if fault.Kind == policy.Busy || fault.Kind == policy.BrokenWait {
+		return store.Outcome{End: store.Lapsed}
+	}
+	return store.Outcome{End: store.Failed, Fault: fault, Remember: min(max(fault.RetryAfter, remember), rememberMost)}
+}
+
+// A failure spares the upstream this long, where a stale copy can stand in (R23).
+const (
+	remember     = time.Second
+	rememberMost = time.Minute
+)
+
+// renew keeps the lease while the fill lives, whether it queues, waits for a head or reads (R14). When the lease is
+// lost the fill leaves the table, so that later exchanges start afresh; those aboard are served, and commit refuses.
+func (f *Fill) renew() {
+	tick := time.NewTicker(leaseTTL / 4)
+	defer tick.Stop()
+	for {
+		select {
+		case <-f.done:
+			return
+		case <-f.ctx.Done():
+			return
+		case <-f.lease.Lost:
+		case <-tick.C:
+			if _, err := f.table.options.Store.Renew(f.ctx, *f.lease, leaseTTL); !errors.Is(err, store.ErrLost) {
+				continue
+			}
+		}
+		f.lost.Store(true)
+		f.table.remove(f)
+		return
+	}
+}
+
+func (f *Fill) release(out store.Outcome) {
+	f.ended = true
+	if err := f.table.options.Store.Release(f.table.ctx, *f.lease, out); err != nil {
+		f.report.StoreFault = "release"
+	}
+}
+
+// commit writes, and reports how it went. A refused write harms nobody: those aboard are served all the same.
+func (f *Fill) commit(w store.Write) {
+	f.ended = true
+	err := f.table.options.Store.Commit(f.table.ctx, *f.lease, w)
+	switch {
+	case err == nil:
+		return
+	case errors.Is(err, store.ErrLost):
+		f.report.End, f.report.Reason = Lost, policy.LeaseLost
+	case errors.Is(err, store.ErrReadOnly):
+		f.report.End, f.report.Reason, f.report.StoreFault = Unstored, policy.StoreReadOnly, "commit"
+	default:
+		f.report.End, f.report.Reason, f.report.StoreFault = Unstored, policy.StoreUnavailable, "commit"
+	}
+	f.report.Err = err
+}

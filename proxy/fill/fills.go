@@ -1,0 +1,301 @@
+package fill
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"weir/policy"
+	"weir/proxy/upstream"
+	"weir/store"
+)
+
+// leaseTTL is how long a dead holder delays others; a living one renews (R14).
+const leaseTTL = 5 * time.Second
+
+// Options is what a Table works with.
+type Options struct {
+	Store     store.Store
+	Upstreams map[string]*upstream.Upstream
+	Observe   func(Report) // told of every fill, once, when it has ended
+	Spool     int64        // bytes of bodies under way (R25)
+	MaxBody   int64        // what is larger is not stored
+	Refreshes int64        // fills with nobody waiting, at once
+}
+
+// Table holds the fills that run in this process.
+type Table struct {
+	options Options
+	budget  *Budget
+	ctx     context.Context
+	stop    context.CancelFunc
+	order   atomic.Uint64 // arrivals and departures, in one sequence (R3)
+	flights singleflight.Group
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	fills map[string]*Fill
+
+	refreshes refreshes
+}
+
+// NewTable makes a Table; Drain ends it.
+func NewTable(o Options) *Table {
+	ctx, stop := context.WithCancel(context.Background())
+	return &Table{
+		options: o, budget: NewBudget(o.Spool), ctx: ctx, stop: stop,
+		fills: map[string]*Fill{}, refreshes: refreshes{most: o.Refreshes},
+	}
+}
+
+// Arrive gives an exchange its place in the order of arrivals and departures.
+func (t *Table) Arrive() uint64 { return t.order.Add(1) }
+
+// Taken is what an exchange gets: an entry to decide on, a fill to decide on and to join, or both.
+type Taken struct {
+	Entry      *store.Entry
+	Fill       *Fill
+	Mine       bool // the fill was started for this exchange: it is its asker
+	Failed     *store.Outcome
+	StoreFault string // the verb that failed: the shared store is away, and this process collapses alone
+}
+
+// Take asks the store what there is, and starts a fill when nothing is fresh enough and the lease is to be had. All
+// who ask for one key at once share one round trip (x/sync/singleflight), on a context of the table's: whoever leaves
+// takes nothing along. The flight ends when the fill stands in the table, so that no instant is left in which a second
+// could start: who comes before finds the flight, who comes after finds the fill.
+func (t *Table) Take(ctx context.Context, ask Ask) (Taken, error) {
+	name := t.name(ask.Plan)
+	if f := t.find(name); f != nil {
+		return Taken{Entry: ask.Prior, Fill: f}, nil
+	}
+	mine := false
+	flight := t.flights.DoChan(name+ask.since(), func() (v any, err error) {
+		// A panic in a flight would end the process, wherever it came from.
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic in a flight: %v", p)
+			}
+		}()
+		taken, started := t.take(name, ask)
+		mine = started
+		return taken, nil
+	})
+	select {
+	case r := <-flight:
+		if r.Err != nil {
+			return Taken{}, r.Err
+		}
+		taken := r.Val.(Taken)
+		taken.Mine = mine
+		return taken, nil
+	case <-ctx.Done():
+		// The flight goes on; if it starts a fill for this exchange, nobody is there to read it.
+		go func() {
+			if r := <-flight; r.Err == nil && mine {
+				r.Val.(Taken).Fill.Asker().Close()
+			}
+		}()
+		return Taken{}, ctx.Err()
+	}
+}
+
+// since keeps apart flights that want something newer than what is stored and fresh from those that want what there is.
+func (a Ask) since() string {
+	if a.Look {
+		return "\x00look"
+	}
+	if a.Prior == nil || !a.Prior.FreshUntil.After(time.Now()) {
+		return ""
+	}
+	return fmt.Sprint("\x00", a.Prior.FreshUntil.UnixMicro())
+}
+
+// name is the key as the table knows it. A HEAD has a flight of its own (R7).
+func (t *Table) name(plan policy.Plan) string {
+	name := plan.Key.Primary + "\x00" + plan.Key.Variant
+	if plan.Request.Method == "HEAD" {
+		name += "\x00HEAD"
+	}
+	return name
+}
+
+// take is what one flight does.
+func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
+	// Look again: between the first look and the flight a fill may have come into the table and this flight follows it.
+	if f := t.find(name); f != nil {
+		return Taken{Entry: ask.Prior, Fill: f}, false
+	}
+	if ask.Why == Head {
+		f := t.start(&Fill{ask: ask, name: name})
+		return Taken{Entry: ask.Prior, Fill: f}, true
+	}
+	got, err := t.options.Store.Take(t.ctx, ask.Plan.Key, t.want(ask))
+	if err == nil || got.Entry != nil {
+		ask.Prior = got.Entry
+	}
+	taken = Taken{Entry: got.Entry, Failed: got.Failed}
+	switch {
+	case err != nil:
+		taken.StoreFault = "take"
+		return t.alone(name, ask, taken)
+	case got.HeldBy != nil:
+		taken.Fill = t.start(&Fill{ask: ask, name: name, held: got.HeldBy})
+		return taken, false
+	case got.Lease != nil:
+		return t.fill(name, ask, taken, got.Lease)
+	}
+	return taken, false
+}
+
+// want is a take's argument. Something fresh that does not do is asked for again only if nobody has refilled meanwhile.
+func (t *Table) want(ask Ask) store.Want {
+	w := store.Want{Token: t.token(), TTL: leaseTTL, At: time.Now(), Despite: ask.Despite}
+	if p := ask.Prior; p != nil && p.FreshUntil.After(w.At) {
+		w.At = p.FreshUntil
+	}
+	if ask.Plan.LookOnly() || ask.Look {
+		w.TTL = 0
+	}
+	return w
+}
+
+// fill uses the lease, or gives it back at once (R15): behind a marker nobody collapses, and a client that takes what
+// is stored needs no fill.
+func (t *Table) fill(name string, ask Ask, taken Taken, lease *store.Lease) (Taken, bool) {
+	why, wanted := ask.need()
+	if !wanted || !why.waited() && !t.refreshes.begin() {
+		if err := t.options.Store.Release(t.ctx, *lease, store.Outcome{End: store.Lapsed}); err != nil {
+			taken.StoreFault = "release"
+		}
+		return taken, false
+	}
+	ask.Why = why
+	taken.Fill = t.start(&Fill{ask: ask, name: name, lease: lease})
+	return taken, why.waited()
+}
+
+// need says whether a lease that was granted is of use, and for what.
+func (a Ask) need() (why Why, wanted bool) {
+	if a.Prior == nil || !a.Why.waited() {
+		return a.Why, true
+	}
+	if a.Awaited != 0 && a.Prior.Leased == a.Awaited {
+		// Brought by a fill that this one waited for: it may do although it is stale on arrival (R3).
+		adm := policy.Admission{Stored: a.Prior.Stored, Shared: a.Prior.Header, Keep: 1}
+		d := a.Policy.May(a.Plan, adm, policy.Order{Later: a.Later}, policy.Moment{Now: time.Now()})
+		if d.Action == policy.Serve || d.Action == policy.ServeAndRefresh {
+			return a.Why, false
+		}
+	}
+	switch d := a.Policy.Decide(a.Plan, &a.Prior.Stored, policy.Moment{Now: time.Now(), Dice: 1}); d.Action {
+	case policy.Serve, policy.Refuse:
+		return a.Why, false
+	case policy.ServeAndRefresh:
+		return Refresh, true
+	case policy.Fetch:
+		return a.Why, d.Collapse
+	default:
+		return Stale, true
+	}
+}
+
+// alone goes on without the shared store: this process still collapses, and keeps nothing (R17, decision 10).
+func (t *Table) alone(name string, ask Ask, taken Taken) (Taken, bool) {
+	if ask.Plan.LookOnly() || ask.Look {
+		return taken, false
+	}
+	taken.Fill = t.start(&Fill{ask: ask, name: name})
+	return taken, true
+}
+
+// Alone starts a fill that nobody joins: behind a marker, or for those who parted from another at its head.
+func (t *Table) Alone(ask Ask) *Fill {
+	ask.Why = Alone
+	return t.start(&Fill{ask: ask})
+}
+
+func (t *Table) start(f *Fill) *Fill {
+	f.table = t
+	f.up = t.options.Upstreams[f.ask.Plan.Route.Upstream]
+	f.ctx, f.cancel = context.WithCancelCause(t.ctx)
+	if f.held == nil {
+		f.limit = time.AfterFunc(f.up.Config().FillTimeout, func() { f.cancel(context.DeadlineExceeded) })
+	}
+	f.spool = NewSpool(t.budget, t.options.MaxBody, func() { f.cancel(errDeserted) })
+	f.interim, f.head, f.done = make(chan Interim, 8), make(chan struct{}), make(chan struct{})
+	f.report = Report{Route: f.ask.Plan.Route.Name, Upstream: f.ask.Plan.Route.Upstream, Why: f.ask.Why, Started: time.Now()}
+	if f.ask.Why.waited() && f.held == nil {
+		f.asker, _ = f.spool.Join()
+	}
+	if f.name != "" {
+		t.mu.Lock()
+		t.fills[f.name] = f
+		t.mu.Unlock()
+	}
+	t.running.Add(1)
+	go f.run()
+	return f
+}
+
+// waited reports whether somebody waits for such a fill when it starts.
+func (w Why) waited() bool { return w != Refresh && w != Early && w != Warm }
+
+// Asker is the reader of the one for whom the fill was started, who closes it.
+func (f *Fill) Asker() *Reader { return f.asker }
+
+func (t *Table) find(name string) *Fill {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fills[name]
+}
+
+// Running finds the fill of a page's GET that is under way; nil: none.
+func (t *Table) Running(plan policy.Plan) *Fill {
+	plan.Request.Method = "GET"
+	return t.find(t.name(plan))
+}
+
+// remove takes f, and only f, out of the table.
+func (t *Table) remove(f *Fill) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fills[f.name] == f {
+		delete(t.fills, f.name)
+	}
+}
+
+// Gauges: how many fills run, how many bytes they hold, how many refreshes were dropped.
+func (t *Table) Gauges() (fills, bytes, dropped int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int64(len(t.fills)), t.budget.Used(), t.refreshes.dropped.Load()
+}
+
+// Drain lets fills end until ctx does; what is left then is given up, its leases released.
+func (t *Table) Drain(ctx context.Context) error {
+	ended := make(chan struct{})
+	go func() { t.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		t.stop()
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	for _, f := range t.fills {
+		f.cancel(errors.New("draining"))
+	}
+	t.mu.Unlock()
+	<-ended
+	t.stop()
+	return ctx.Err()
+}
+
+func (t *Table) token() string { return rand.Text() }

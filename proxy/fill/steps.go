@@ -1,0 +1,310 @@
+package fill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"time"
+
+	"weir/policy"
+	"weir/proxy/upstream"
+	"weir/store"
+)
+
+// await is the whole life of a fill that another replica runs: it ends when the holder's does.
+func await(f *Fill) step {
+	out, err := f.table.options.Store.Await(f.ctx, f.held.Key, f.held.Token)
+	if err != nil {
+		f.report.StoreFault, f.report.Err = "await", err
+		out = store.Outcome{End: store.Lapsed}
+	}
+	f.report.End = Awaited
+	f.spool.End(nil)
+	f.publish(Result{Outcome: &out})
+	return nil
+}
+
+func enter(f *Fill) step {
+	began := time.Now()
+	slot, err := f.up.Enter(f.ctx, f.class())
+	f.report.Queued = time.Since(began)
+	if err != nil {
+		return f.fail(err, f.faultOf(err))
+	}
+	f.slot = slot
+	return ask
+}
+
+func (f *Fill) class() policy.Class {
+	switch f.ask.Why {
+	case Refresh:
+		return policy.StaleWaits
+	case Early:
+		return policy.EarlyWaits
+	case Warm:
+		return policy.WarmWaits
+	}
+	return policy.ClientWaits
+}
+
+// faultOf names an error; one of ours (a drain, a deserted body) is no fault of the upstream's.
+func (f *Fill) faultOf(err error) policy.Fault {
+	switch cause := context.Cause(f.ctx); {
+	case errors.Is(cause, errStalled), errors.Is(cause, context.DeadlineExceeded):
+		return policy.Fault{Kind: policy.TimeoutBefore}
+	case cause != nil:
+		return policy.Fault{Kind: policy.BrokenWait}
+	}
+	return upstream.FaultOf(err)
+}
+
+var errStalled = errors.New("upstream stalled")
+
+// ask sends the request, with validators when there is something to confirm.
+func ask(f *Fill) step {
+	var validators http.Header
+	if p := f.ask.Prior; p != nil && p.Kind == policy.Answer {
+		validators = policy.Validators(p.Stored)
+	}
+	return f.send(validators)
+}
+
+func (f *Fill) send(validators http.Header) step {
+	req, err := f.request(validators)
+	if err != nil {
+		return f.fail(err, policy.Fault{Kind: policy.BrokenWait})
+	}
+	asked := time.Now()
+	f.sent.CompareAndSwap(0, f.table.order.Add(1))
+	f.report.Requests++
+	f.res, err = f.slot.Do(req)
+	if err != nil {
+		return f.fail(err, f.faultOf(err))
+	}
+	arrived := time.Now()
+	f.report.Head, f.report.Status = arrived.Sub(f.report.Started), f.res.StatusCode
+	res := policy.Response{Status: f.res.StatusCode, Header: f.res.Header, Asked: asked, Arrived: arrived, CloseDelimited: closeDelimited(f.res)}
+	if f.res.StatusCode == http.StatusNotModified {
+		return func(f *Fill) step { return f.confirm(res) }
+	}
+	return func(f *Fill) step { return f.answer(res) }
+}
+
+// closeDelimited reports a body whose end is the connection's (RFC 9112 §6.3): it looks whole when it was cut.
+func closeDelimited(res *http.Response) bool {
+	return res.ContentLength < 0 && len(res.TransferEncoding) == 0 && res.ProtoMajor == 1
+}
+
+func (f *Fill) request(validators http.Header) (*http.Request, error) {
+	plan := f.ask.Plan
+	trace := &httptrace.ClientTrace{Got1xxResponse: f.got1xx}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(f.ctx, trace), plan.Request.Method, "http://upstream/", nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.up.Aim(req, plan.Target); err != nil {
+		return nil, err
+	}
+	req.Host = plan.Request.Host
+	req.Header = f.ask.Policy.Outgoing(plan)
+	for name, values := range validators {
+		req.Header[name] = values
+	}
+	// What the upstream is told about the client's side is what the key says: nothing else may shape the answer (B050).
+	req.Header.Set("X-Forwarded-Host", plan.Request.Host)
+	req.Header.Set("X-Forwarded-Proto", plan.Request.Scheme)
+	req.Header.Add("Via", "1.1 weir")
+	if _, named := req.Header["User-Agent"]; !named {
+		req.Header["User-Agent"] = nil // do not let net/http add its own
+	}
+	return req, nil
+}
+
+func (f *Fill) got1xx(code int, h textproto.MIMEHeader) error {
+	select {
+	case f.interim <- Interim{Code: code, Header: http.Header(h)}:
+	default: // nobody listens: a 1xx is a hint
+	}
+	return nil
+}
+
+// confirm is a 304's way: the stored answer is good for another lifetime.
+func (f *Fill) confirm(res policy.Response) step {
+	f.res.Body.Close()
+	prior := f.ask.Prior
+	if prior == nil || prior.Kind != policy.Answer {
+		return f.fail(errors.New("304 without a question"), policy.Fault{Kind: policy.Garbage})
+	}
+	adm := f.ask.Policy.Freshen(f.ask.Plan, prior.Stored, res, f.moment())
+	if f.lost.Load() || adm.Keep <= 0 && adm.Reason != policy.None {
+		// Purged meanwhile, or it confirms something else: once more, for a whole answer, in the same slot (R28).
+		if f.report.Requests > 1 {
+			return f.fail(errors.New("304 to a request without conditions"), policy.Fault{Kind: policy.Garbage})
+		}
+		f.ask.Prior = nil
+		return func(f *Fill) step { return f.send(nil) }
+	}
+	f.slot.Leave()
+	entry := &store.Entry{Stored: adm.Stored, Key: prior.Key, Body: prior.Body}
+	entry.Header = adm.Shared
+	f.spool.End(nil)
+	f.publish(Result{Response: res, Admission: adm, Entry: entry})
+	f.report.End = Confirmed
+	if f.lease != nil {
+		f.keep(entry, adm)
+	}
+	return nil
+}
+
+// answer is everything but a 304: admitted or not, it is streamed to those aboard.
+func (f *Fill) answer(res policy.Response) step {
+	var prior *policy.Stored
+	if p := f.ask.Prior; p != nil {
+		prior = &p.Stored
+	}
+	adm := f.ask.Policy.Admit(f.ask.Plan, prior, res, f.moment())
+	if len(f.res.Trailer) > 0 || upstream.Endless(f.res) {
+		// Trailers are the asker's; what never ends is nobody else's (R6).
+		adm.Keep, adm.Private, adm.Reason = 0, true, policy.StreamType
+	}
+	r := Result{Response: res, Admission: adm, Length: f.res.ContentLength, Trailer: f.res.Trailer}
+	if fault, failed := upstream.FaultOfStatus(f.res, res.Arrived); failed && adm.Keep == 0 {
+		r.Fault = &fault
+	}
+	f.report.Reason = adm.Reason
+	if upstream.Endless(f.res) {
+		f.endless = true
+		f.limit.Stop()
+		if err := f.slot.Stream(); err != nil {
+			return f.fail(err, policy.Fault{Kind: policy.Busy})
+		}
+	}
+	if adm.Keep == 0 {
+		f.spool.Unkeep()
+	}
+	if r.Fault != nil {
+		f.report.End = Failed
+	}
+	f.publish(r)
+	if adm.Keep == 0 {
+		f.dismiss(adm, r.Fault)
+	}
+	return stream
+}
+
+// dismiss ends the lease at the head of an answer that is not kept, so that other replicas are as free as those
+// aboard: nobody waits for a body that is not theirs.
+func (f *Fill) dismiss(adm policy.Admission, fault *policy.Fault) {
+	if adm.Private {
+		defer f.table.remove(f)
+	}
+	if f.lease == nil {
+		return
+	}
+	switch {
+	case fault != nil:
+		f.release(failure(*fault))
+	case adm.Mark > 0:
+		f.commit(store.Write{Key: f.lease.Key, Entry: f.marker(adm), Keep: adm.Mark})
+	default:
+		f.release(store.Outcome{End: store.Lapsed})
+	}
+}
+
+// marker remembers that answers to this kind of request are not shared (R4).
+func (f *Fill) marker(adm policy.Admission) *store.Entry {
+	until := time.Now().Add(adm.Mark)
+	s := policy.Stored{Kind: policy.Marker, Why: adm.Reason, FreshUntil: until, RefreshUntil: until, RescueUntil: until}
+	s.Arrived, s.Asked = adm.Stored.Arrived, adm.Stored.Asked
+	kind := 0
+	if len(f.ask.Plan.Particular) > 0 {
+		kind = 1
+	}
+	s.Marked[kind] = until
+	return &store.Entry{Stored: s, Key: f.lease.Key, Body: store.Bytes{}}
+}
+
+// stream reads the body into the spool and, when it ended whole, commits.
+func stream(f *Fill) step {
+	if err := f.read(); err != nil {
+		fault := policy.Fault{Kind: policy.Truncated}
+		switch {
+		case errors.Is(err, errDeserted):
+			fault = policy.Fault{Kind: policy.BrokenWait}
+		case context.Cause(f.ctx) != nil:
+			fault = f.faultOf(err)
+		}
+		return f.fail(fmt.Errorf("body: %w", err), fault)
+	}
+	f.slot.Leave()
+	f.spool.End(nil)
+	if f.result.Admission.Keep == 0 {
+		if f.report.End == "" {
+			f.report.End = Unstored
+		}
+		return nil
+	}
+	body, whole := f.spool.Body()
+	if !whole {
+		f.report.End, f.report.Reason = Unstored, policy.TooLarge
+		return nil
+	}
+	f.report.End = Stored
+	if f.lease == nil && !f.lateLease() {
+		f.report.End = Unstored
+		return nil
+	}
+	adm := f.result.Admission
+	entry := &store.Entry{Stored: adm.Stored, Key: f.lease.Key, Body: body}
+	entry.Header = adm.Shared
+	f.keep(entry, adm)
+	return nil
+}
+
+// keep commits an answer under the key that its Vary gives it.
+func (f *Fill) keep(entry *store.Entry, adm policy.Admission) {
+	left := adm.Keep - time.Since(adm.Stored.Arrived)
+	if left <= 0 {
+		f.release(store.Outcome{End: store.Lapsed})
+		return
+	}
+	w := store.Write{Entry: entry, Sign: f.ask.Plan.Page, Keep: left}
+	w.Key, w.Variant = f.ask.Policy.VariantOf(f.ask.Plan, entry.Stored)
+	entry.Key = w.Key
+	f.commit(w)
+}
+
+// lateLease asks for the right to store what a fill behind a marker brought after all: the first storable answer ends
+// the marker (R4). Who meets another holder keeps nothing.
+func (f *Fill) lateLease() bool {
+	if f.ask.Why != Alone || f.ask.Prior == nil || f.ask.Prior.Kind != policy.Marker {
+		return false
+	}
+	taken, err := f.table.options.Store.Take(f.table.ctx, f.ask.Plan.Key, store.Want{
+		Token: f.table.token(), TTL: leaseTTL, At: f.ask.Prior.FreshUntil,
+	})
+	if err != nil || taken.Lease == nil {
+		return false
+	}
+	f.lease = taken.Lease
+	return true
+}
+
+// read moves the body into the spool. Between two bytes at most idle_timeout may pass, unless it is a stream of events.
+func (f *Fill) read() error {
+	idle := f.up.Config().IdleTimeout
+	if f.endless {
+		idle = forever
+	}
+	return pump(f.ctx, source{f.res.Body, idle, func() { f.cancel(errStalled) }}, f.spool)
+}
+
+// forever is longer than any stream of events goes on.
+const forever = 365 * 24 * time.Hour
+
+// moment is now, and a throw of the dice, for a decision.
+func (f *Fill) moment() policy.Moment { return policy.Moment{Now: time.Now(), Dice: rand.Float64()} }

@@ -1,0 +1,296 @@
+package proxy
+
+import (
+	"time"
+
+	"weir/policy"
+	"weir/proxy/fill"
+	"weir/store"
+)
+
+// join asks the table: it gets an entry to decide on, or a fill to wait for, its own or another's.
+func join() *state {
+	return &state{"join", func(x *exchange) *state {
+		ask := x.ask(fill.Miss)
+		ask.Look = x.entry == nil && x.asItIs() && x.h.table.Running(ask.Plan) == nil
+		taken, err := x.h.table.Take(x.r.Context(), ask)
+		switch {
+		case x.gone():
+			return nil
+		case err != nil:
+			x.report.Err = err
+			return refuse(policy.Panicked)
+		}
+		if taken.StoreFault != "" {
+			x.report.StoreFault = taken.StoreFault
+		}
+		return x.taken(taken, ask.Look)
+	}}
+}
+
+// asItIs: a HEAD or a range of a page that nobody has, or is filling, goes upstream as it is (R7): it is not worth
+// fetching the whole for.
+func (x *exchange) asItIs() bool {
+	return x.r.Method == "HEAD" || x.r.Header.Get("Range") != ""
+}
+
+// taken acts on what the table has.
+func (x *exchange) taken(t fill.Taken, looked bool) *state {
+	before := x.entry
+	x.entry = t.Entry
+	switch {
+	case t.Entry != nil && t.Entry.Kind == policy.Signpost:
+		x.plan = x.policy.Follow(x.plan, t.Entry.Stored)
+		x.entry = nil
+		return join()
+	case t.Failed != nil:
+		return x.failedBefore(t.Failed.Fault)
+	case t.Fill != nil:
+		return x.meet(t)
+	case t.Entry == nil && x.plan.LookOnly():
+		return refuse(policy.OnlyIfCached)
+	case t.Entry == nil && looked:
+		return x.nothing()
+	case t.Entry == nil || before != nil && t.Entry.Leased == before.Leased && t.Entry.FreshUntil.Equal(before.FreshUntil):
+		// The lease went to somebody who had no use for it: look again.
+		return lookup()
+	}
+	return x.decide()
+}
+
+// nothing is stored, and nobody fills.
+func (x *exchange) nothing() *state {
+	x.decision = x.policy.Decide(x.plan, nil, x.moment())
+	if x.r.Method != "HEAD" {
+		return pass(policy.PartialMiss)
+	}
+	taken, err := x.h.table.Take(x.r.Context(), x.ask(fill.Head))
+	switch {
+	case x.gone():
+		return nil
+	case err != nil:
+		x.report.Err = err
+		return refuse(policy.Panicked)
+	}
+	return x.board(taken.Fill, taken.Mine)
+}
+
+// failedBefore: the upstream failed a moment ago, and a copy that may stand in is stored (R23). The memory spares the
+// upstream only where this exchange may have that copy; otherwise it asks all the same.
+func (x *exchange) failedBefore(fault policy.Fault) *state {
+	d := x.policy.Decide(x.plan, storedOf(x.entry), x.moment())
+	x.decision = d
+	if d.Action == policy.Serve || d.Action == policy.ServeAndRefresh {
+		return deliver(d)
+	}
+	x.fault = fault
+	if d := x.policy.Rescue(x.plan, storedOf(x.entry), fault, x.moment()); d.Action == policy.Serve {
+		return rescue()
+	}
+	x.despite = true
+	return join()
+}
+
+// meet decides on what the fill began with first: a stale answer may do while it is refreshed. Otherwise it boards.
+func (x *exchange) meet(t fill.Taken) *state {
+	if x.entry == nil {
+		x.entry = t.Fill.Prior()
+	}
+	d := x.policy.Decide(x.plan, storedOf(x.entry), x.moment())
+	x.decision = d
+	switch d.Action {
+	case policy.Serve, policy.ServeAndRefresh:
+		x.decline(t)
+		return deliver(d)
+	case policy.Refuse:
+		x.decline(t)
+		return refuse(d.Reason)
+	}
+	if !d.Collapse && !t.Mine {
+		return alone(d.Reason)
+	}
+	return x.board(t.Fill, t.Mine)
+}
+
+// decline gives up the asker's seat in a fill that the exchange has no need of; the fill goes on.
+func (x *exchange) decline(t fill.Taken) {
+	if t.Mine {
+		t.Fill.Asker().Close()
+	}
+}
+
+// alone fetches for this client only: nobody joins, and it joins nobody. That is no turn.
+func alone(why policy.Reason) *state {
+	return &state{"alone", func(x *exchange) *state {
+		x.leave()
+		x.decision = policy.Decision{Action: policy.Fetch, Reason: why}
+		if x.r.Header.Get("Range") != "" {
+			return pass(why)
+		}
+		ask := x.ask(fill.Miss)
+		ask.Plan.Request.Method = x.r.Method
+		return x.board(x.h.table.Alone(ask), true)
+	}}
+}
+
+// board takes a seat in a fill, and waits.
+func (x *exchange) board(f *fill.Fill, mine bool) *state {
+	x.fill, x.mine = f, mine
+	if mine {
+		x.reader = f.Asker()
+		return wait()
+	}
+	if !f.Remote() {
+		reader, ok := f.Board()
+		if !ok {
+			// Its first bytes are gone: the fill is nearly over, or can only be streamed.
+			x.fill = nil
+			return x.tooLate(f)
+		}
+		x.reader = reader
+	}
+	if x.h.waitingLocal.Load()+x.h.waitingRemote.Load() >= int64(x.h.config.MaxWaiting) {
+		x.fault = policy.Fault{Kind: policy.BrokenWait}
+		x.report.Detail = policy.WaitersFull
+		return rescue()
+	}
+	return wait()
+}
+
+// tooLate: a fill that is over has left something to look up; one that is only streamed to its readers has not.
+func (x *exchange) tooLate(f *fill.Fill) *state {
+	select {
+	case <-f.Done():
+		return lookup()
+	default:
+		return alone(x.decision.Reason)
+	}
+}
+
+// wait parks the exchange until the fill's head is known.
+func wait() *state {
+	return &state{"wait", func(x *exchange) *state {
+		gauge := &x.h.waitingLocal
+		if x.fill.Remote() {
+			gauge = &x.h.waitingRemote
+		}
+		gauge.Add(1)
+		defer gauge.Add(-1)
+		began := time.Now()
+		defer func() { x.report.Waited += time.Since(began) }()
+		var limit <-chan time.Time
+		if most := x.plan.Route.Cache.Wait.Max; most > 0 && !x.mine {
+			timer := time.NewTimer(most)
+			defer timer.Stop()
+			limit = timer.C
+		}
+		var interim <-chan fill.Interim
+		if x.mine {
+			interim = x.fill.Interim()
+		}
+		for {
+			select {
+			case <-x.fill.Head():
+				x.passOn(interim)
+				return x.atHead()
+			case i := <-interim:
+				x.w.interim(i)
+			case <-x.r.Context().Done():
+				x.gone()
+				return nil
+			case <-limit:
+				return x.waited(policy.WaitTimeout)
+			}
+		}
+	}}
+}
+
+// passOn hands on the 1xx answers that came just before the head.
+func (x *exchange) passOn(interim <-chan fill.Interim) {
+	for {
+		select {
+		case i := <-interim:
+			x.w.interim(i)
+		default:
+			return
+		}
+	}
+}
+
+// atHead is where each who waits decides for itself what the fill is to it (R2).
+func (x *exchange) atHead() *state {
+	r := x.fill.Result()
+	switch {
+	case r.Outcome != nil:
+		return x.elsewhere(*r.Outcome)
+	case r.Fault != nil:
+		x.fault = *r.Fault
+		x.report.FwdStatus, x.report.Err = r.Fault.Status, r.Err
+		return rescue()
+	}
+	x.report.FwdStatus = r.Response.Status
+	d := x.policy.May(x.plan, r.Admission, x.fill.Order(x.arrived, x.mine), x.moment())
+	switch d.Action {
+	case policy.Serve, policy.ServeAndRefresh:
+		if r.Entry != nil {
+			x.entry = r.Entry
+		}
+		x.report.Collapsed = !x.mine
+		d.Reason = x.missed()
+		return deliver(d)
+	case policy.Lookup:
+		return lookup()
+	case policy.Validate:
+		return next()
+	}
+	x.report.Detail = d.Reason
+	return alone(x.missed())
+}
+
+// next waits for the fill to end, to board the one that follows: per key one is under way and one waits to depart (R3).
+// All who wait here arrived before that one is sent, so it serves them all.
+func next() *state {
+	return &state{"next", func(x *exchange) *state {
+		select {
+		case <-x.fill.Done():
+			return lookup()
+		case <-x.r.Context().Done():
+			x.gone()
+			return nil
+		}
+	}}
+}
+
+// elsewhere acts on how another replica's fill ended.
+func (x *exchange) elsewhere(out store.Outcome) *state {
+	switch out.End {
+	case store.Filled:
+		x.awaited.later, x.awaited.seen, x.awaited.taken = x.awaited.seen, true, out.Taken
+		return lookup()
+	case store.Failed:
+		x.fault = out.Fault
+		x.report.FwdStatus = out.Fault.Status
+		return rescue()
+	}
+	x.awaited.seen = true
+	return lookup()
+}
+
+// waited is the end of a wait that took too long: stale if there is something, else as the route says (R21).
+func (x *exchange) waited(why policy.Reason) *state {
+	x.report.Detail = why
+	if x.plan.Route.Cache.Wait.Then == "upstream" {
+		return alone(why)
+	}
+	x.leave()
+	x.fault = policy.Fault{Kind: policy.BrokenWait}
+	return rescue()
+}
+
+// missed is why the exchange went upstream: what was decided on what is stored.
+func (x *exchange) missed() policy.Reason {
+	if x.decision.Reason == policy.None {
+		return policy.URIMiss
+	}
+	return x.decision.Reason
+}

@@ -1,0 +1,88 @@
+package proxy
+
+import (
+	"weir/policy"
+	"weir/proxy/fill"
+)
+
+// lookup looks at what is at hand without asking anybody, and decides. What it cannot answer goes on to join, which
+// asks the store and, in the same round trip, for the right to fill.
+func lookup() *state {
+	return &state{"lookup", func(x *exchange) *state {
+		x.leave()
+		if x.turns++; x.turns > maxTurns {
+			return x.waited(policy.TurnsSpent)
+		}
+		for range maxSigns {
+			entry, ok := x.h.store.Peek(x.plan.Key)
+			x.entry = entry
+			if !ok {
+				x.entry = nil
+				return join()
+			}
+			if entry.Kind != policy.Signpost {
+				return x.decide()
+			}
+			x.plan = x.policy.Follow(x.plan, entry.Stored)
+		}
+		return join()
+	}}
+}
+
+// decide acts on what is stored: it is what Peek found, or Take.
+func (x *exchange) decide() *state {
+	if x.entry != nil && x.awaited.taken != 0 && x.entry.Leased == x.awaited.taken {
+		return x.brought()
+	}
+	d := x.policy.Decide(x.plan, storedOf(x.entry), x.moment())
+	x.decision = d
+	switch d.Action {
+	case policy.Serve:
+		return deliver(d)
+	case policy.ServeAndRefresh:
+		x.h.table.Refresh(x.ask(behind(d.Reason)))
+		return deliver(d)
+	case policy.Refuse:
+		return refuse(d.Reason)
+	}
+	if !d.Collapse {
+		return alone(d.Reason)
+	}
+	return join()
+}
+
+// brought decides on an entry that another replica's fill has brought for those who waited (R3).
+func (x *exchange) brought() *state {
+	adm := policy.Admission{Stored: x.entry.Stored, Shared: x.entry.Header, Keep: 1}
+	d := x.policy.May(x.plan, adm, policy.Order{Later: x.awaited.later}, x.moment())
+	x.awaited.taken = 0
+	switch d.Action {
+	case policy.Serve, policy.ServeAndRefresh:
+		x.report.Collapsed = true
+		d.Reason = x.missed()
+		return deliver(d)
+	case policy.Fetch:
+		return alone(d.Reason)
+	}
+	return join()
+}
+
+func behind(r policy.Reason) fill.Why {
+	if r == policy.EarlyRefresh {
+		return fill.Early
+	}
+	return fill.Refresh
+}
+
+// ask is the exchange's question to the table. Fills fetch the whole by GET, whatever the client's method and range
+// (B090), but for a HEAD of a page that nobody has.
+func (x *exchange) ask(why fill.Why) fill.Ask {
+	plan := x.plan
+	if why != fill.Head {
+		plan.Request.Method = "GET"
+	}
+	return fill.Ask{
+		Policy: x.policy, Plan: plan, Arrived: x.arrived, Prior: x.entry, Why: why,
+		Despite: x.despite, Awaited: x.awaited.taken, Later: x.awaited.later,
+	}
+}

@@ -1,0 +1,91 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"time"
+
+	"weir/proxy/fill"
+)
+
+const (
+	// writePatience is how long one write to a client may take. A client that reads slower than a piece in this time
+	// is cut off; it holds no upstream slot meanwhile, but it does hold memory.
+	writePatience = 30 * time.Second
+	// readPatience is how long a client may pause within its request's body.
+	readPatience = 30 * time.Second
+	piece        = 64 << 10
+)
+
+// writer is the client's side of an exchange: it counts, and it bounds how long a slow client may hold things up.
+type writer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	report  *Report
+	wrote   bool // the final head is out: what follows can only be body, or an abort
+}
+
+// Unwrap lets http.ResponseController reach Flush and Hijack.
+func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *writer) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		if w.wrote {
+			return
+		}
+		w.wrote = true
+		w.report.Status = status
+		w.report.FirstByte = time.Since(w.report.Time)
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *writer) Write(p []byte) (n int, err error) {
+	if !w.wrote {
+		w.WriteHeader(http.StatusOK)
+	}
+	for len(p) > 0 && err == nil {
+		var m int
+		// Not supported by a recorder in a test: then there is no slow client either.
+		_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
+		m, err = w.ResponseWriter.Write(p[:min(len(p), piece)])
+		n, p = n+m, p[m:]
+	}
+	w.report.Bytes += int64(n)
+	return n, err
+}
+
+// interim hands on a 1xx answer; its fields do not stay for the final one.
+func (w *writer) interim(i fill.Interim) {
+	h := w.Header()
+	kept := h.Clone()
+	for name, values := range i.Header {
+		h[name] = values
+	}
+	w.ResponseWriter.WriteHeader(i.Code)
+	clear(h)
+	for name, values := range kept {
+		h[name] = values
+	}
+}
+
+// settle takes the deadlines off a connection that goes on to its next request.
+func (w *writer) settle() {
+	_ = w.control.SetWriteDeadline(time.Time{})
+}
+
+// patient is a request's body whose sender may pause for readPatience at most. The deadline is taken off at the end:
+// net/http reads in the background from then on, and would take it for a client that has left.
+type patient struct {
+	io.ReadCloser
+	control *http.ResponseController
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	_ = p.control.SetReadDeadline(time.Now().Add(readPatience))
+	n, err := p.ReadCloser.Read(b)
+	if err != nil {
+		_ = p.control.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
