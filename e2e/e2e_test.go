@@ -26,19 +26,13 @@ func TestMain(m *testing.M) {
 	// Scenarios mostly wait for processes to start, not for a core.
 	flag.Set("test.parallel", "4")
 	code := m.Run()
-	if path, err := weir(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
-	}
+	os.RemoveAll(buildFolder())
 	os.Exit(code)
 }
 
 // weir is the path of the binary, built once, and under the race detector when the test is.
 var weir = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "weir")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "weir")
+	path := filepath.Join(buildFolder(), "weir")
 	argv := []string{"build", "-o", path}
 	if raced() {
 		argv = append(argv, "-race")
@@ -48,6 +42,8 @@ var weir = sync.OnceValues(func() (string, error) {
 	}
 	return path, nil
 })
+
+func buildFolder() string { return filepath.Join(os.TempDir(), fmt.Sprint("weir-e2e-", os.Getpid())) }
 
 func raced() bool {
 	build, _ := debug.ReadBuildInfo()
