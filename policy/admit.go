@@ -1,4 +1,287 @@
 package policy
 
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// brought is an answer on its way through Admit.
+type brought struct {
+	rule  *rule
+	plan  *Plan
+	prior *Stored
+	res   Response
+	d     responseDirectives
+	term  term
+	adm   Admission
+}
+
 // Admit answers whether an upstream's answer may be kept and shared, how long, and under which tags.
-func (p *Policy) Admit(plan Plan, prior *Stored, res Response, at Moment) Admission { panic("unbuilt") }
+func (p *Policy) Admit(plan Plan, prior *Stored, res Response, at Moment) Admission {
+	b := brought{rule: plan.rule, plan: &plan, prior: prior, res: res, d: parseResponse(res.Header)}
+	if b.d.mustUnderstand {
+		// Beside must-understand, no-store is for those who do not (RFC 9111 §5.2.2.3).
+		b.d.NoStore = !isUnderstood(res.Status)
+	}
+	b.term = b.rule.term(&plan, res, &b.d, at.Dice)
+	b.describe()
+	b.windows()
+	b.judge()
+	b.adm.Key, _ = p.VariantOf(plan, b.adm.Stored)
+	return b.adm
+}
+
+// describe notes the facts, whether the answer will be kept or not: May needs them of one that is only shared.
+func (b *brought) describe() {
+	b.adm.Shared = b.shared()
+	s := &b.adm.Stored
+	s.Response = b.res
+	s.Header = b.adm.Shared
+	s.Age = initialAge(b.res, dateValue(b.res))
+	s.Audience = b.audience()
+	s.Tags = tagsOf(b.res.Header, b.rule.Cache.Tags.Header)
+	s.Alone = b.d.bareNoCache() && b.term.by != forced
+	s.Immutable = b.d.Immutable
+	s.NoStale = b.forbidsStale() || b.d.SMaxAge >= 0
+	s.Total = -1
+	s.Cost = max(0, b.res.Arrived.Sub(b.res.Asked))
+	if b.prior != nil && b.prior.Cost > 0 {
+		// Smoothed, so that neither one slow fetch nor one quick 304 decides when to refresh.
+		s.Cost = (3*b.prior.Cost + s.Cost) / 4
+	}
+	b.adm.Changed = b.prior != nil && b.prior.hasValidator()
+}
+
+// shared is the head that others may see (R2): without hop-by-hop fields, without those that no-cache and private
+// name, without Age, which whoever serves it says anew.
+func (b *brought) shared() http.Header {
+	h := b.res.Header.Clone()
+	if h == nil {
+		h = http.Header{}
+	}
+	StripHop(h)
+	delete(h, "Age")
+	for _, fields := range []map[string]bool{b.d.NoCache, b.d.Private} {
+		for name := range fields {
+			delete(h, name)
+		}
+	}
+	if b.rule.Cache.SetCookie == "strip" {
+		delete(h, "Set-Cookie")
+		delete(h, "Set-Cookie2")
+	}
+	if _, ok := ParseDate(h.Get("Date"), b.res.Arrived); !ok {
+		h.Set("Date", b.res.Arrived.UTC().Format(http.TimeFormat)) // RFC 9110 §6.6.1
+	}
+	return h
+}
+
+// audience is R1: what the response does not itself call reusable is nobody's who tells who he is.
+func (b *brought) audience() Audience {
+	switch {
+	case b.term.by != stated && !b.d.bareNoCache() || b.term.by == forced:
+		return PlainOnly
+	case b.d.Public || b.d.SMaxAge >= 0 || b.d.MustRevalidate: // RFC 9111 §3.5
+		return Everyone
+	}
+	return NotAuthorized
+}
+
+func (b *brought) forbidsStale() bool {
+	return b.d.MustRevalidate || b.d.ProxyRevalidate || b.d.bareNoCache() && b.term.by != forced
+}
+
+// windows sets the three moments. The upstream's own windows hold beside s-maxage, which forbids only ours; beside
+// must-revalidate and its like nothing stale is served. An error has no grace of ours (R27), and never stands in for
+// another.
+func (b *brought) windows() {
+	s, c := &b.adm.Stored, &b.rule.Cache
+	left := b.term.left
+	if s.Alone {
+		left = min(left, 0)
+	}
+	s.FreshUntil = b.res.Arrived.Add(left)
+	var refresh, rescue time.Duration
+	if !s.NoStale {
+		rescue = c.StaleIfError
+		if b.res.Status < 400 {
+			refresh = c.Grace
+		}
+	}
+	if own := int64(b.d.StaleWhileRevalidate); own >= 0 && !b.forbidsStale() {
+		refresh = duration(own)
+	}
+	if own := int64(b.d.StaleIfError); own >= 0 && !b.forbidsStale() {
+		rescue = duration(own)
+	}
+	if b.res.Status >= 500 {
+		refresh, rescue = 0, 0
+	}
+	s.RefreshUntil, s.RescueUntil = s.FreshUntil.Add(refresh), s.FreshUntil.Add(rescue)
+}
+
+// judge decides who may have the answer and whether it is kept, and says the first reason against.
+func (b *brought) judge() {
+	if reason := b.unshareable(); reason != None {
+		b.adm.Private, b.adm.Reason = true, reason
+		// Only what the answer says of itself tells of the next one (R4), and an error says nothing of the page.
+		if b.res.Status < 400 && leavesMark(reason) {
+			b.adm.Mark = b.rule.Cache.UncacheableFor
+			b.adm.Stored.Why = reason
+		}
+		return
+	}
+	if b.adm.Reason = b.unstorable(); b.adm.Reason == None {
+		b.adm.Keep = min(b.keep(), LongestKeep)
+	}
+}
+
+func leavesMark(reason Reason) bool {
+	switch reason {
+	case NoStore, Private, SetCookie, VaryStar, NoValidator, Authorized, ParticularAsker:
+		return true
+	}
+	return false
+}
+
+// unshareable: nobody but the asker may have it.
+func (b *brought) unshareable() Reason {
+	s := &b.adm.Stored
+	names, selectable := b.rule.varies(b.plan, b.res.Header)
+	s.Vary = names
+	switch {
+	case !fitHeader(b.res.Header):
+		return BadHeader
+	case b.plan.Request.Method != http.MethodGet && b.plan.Request.Method != http.MethodHead:
+		return MethodUnstored
+	case b.res.Status == http.StatusPartialContent:
+		return PartialRefused
+	case b.res.Status < 200 || b.res.Status == http.StatusNotModified || b.res.Status > 599:
+		return StatusRefused
+	case b.d.NoStore:
+		return NoStore
+	case b.d.barePrivate():
+		return Private
+	case b.setsCookie():
+		return SetCookie
+	case !selectable:
+		return VaryStar
+	case !admits(s.Audience, b.plan.Particular):
+		return b.plan.refusedAsker()
+	case s.Alone && !s.hasValidator():
+		return NoValidator
+	case isEndless(b.res.Header):
+		return StreamType
+	case b.plan.directives.noStore:
+		return RequestDirective
+	}
+	return None
+}
+
+func (b *brought) setsCookie() bool {
+	if b.rule.Cache.SetCookie == "keep" {
+		return false
+	}
+	return has(b.adm.Shared, "Set-Cookie") || has(b.adm.Shared, "Set-Cookie2")
+}
+
+// unstorable: it may be shared with those who wait, but is not kept.
+func (b *brought) unstorable() Reason {
+	status := b.res.Status
+	byDefault := isHeuristic(status) || b.d.Public
+	switch {
+	case b.plan.Request.Method != http.MethodGet:
+		return MethodUnstored
+	case b.term.by == nobody && (!byDefault || status >= 500):
+		return StatusRefused
+	case status >= 500 && b.prior != nil && b.prior.isGoodUntil(b.res.Arrived):
+		return GoodCopyKept
+	case b.res.CloseDelimited && b.term.by != stated:
+		return CloseDelimited
+	case b.isUseful():
+		return None
+	case b.term.by == nobody:
+		return NoLifetime
+	}
+	return UselessStale
+}
+
+// isUseful: an answer that arrived stale is worth keeping for what can still be done with it (R34). The route's
+// stale_if_error alone is no use to an answer that never was to be reused; to one that merely came late it is.
+func (b *brought) isUseful() bool {
+	s := &b.adm.Stored
+	arrived := b.res.Arrived
+	return s.FreshUntil.After(arrived) || s.RefreshUntil.After(arrived) || s.hasValidator() && b.keep() > 0 ||
+		s.RescueUntil.After(arrived) && (b.d.StaleIfError > 0 || b.d.SMaxAge > 0 || b.d.MaxAge > 0)
+}
+
+// keep is how long the answer can be of use: until its last moment, and after that for a conditional request.
+func (b *brought) keep() time.Duration {
+	s := &b.adm.Stored
+	last := s.FreshUntil
+	for _, t := range []time.Time{s.RefreshUntil, s.RescueUntil, s.Arrived} {
+		if t.After(last) {
+			last = t
+		}
+	}
+	keep := last.Sub(s.Arrived)
+	if s.hasValidator() {
+		keep += b.rule.Cache.Keep
+	}
+	return keep
+}
+
+// hasValidator reports whether the upstream can be asked if the answer still holds.
+func (s *Stored) hasValidator() bool {
+	return s.holdsSuccess() && (s.Header.Get("Etag") != "" || s.Header.Get("Last-Modified") != "")
+}
+
+// isGoodUntil reports whether the copy may still be served at t, in whatever case, and is no error.
+func (s *Stored) isGoodUntil(t time.Time) bool {
+	return s.Kind == Answer && s.Status < 500 && (s.FreshUntil.After(t) || s.RefreshUntil.After(t) || s.RescueUntil.After(t))
+}
+
+// admits reports whether an answer for that audience may be given to a request that carries these fields (R1).
+func admits(a Audience, particular []string) bool {
+	switch {
+	case len(particular) == 0 || a == Everyone:
+		return true
+	case a == PlainOnly:
+		return false
+	}
+	return !slices.Contains(particular, "Authorization")
+}
+
+// isEndless names content that is made for one reader while he reads (R6).
+func isEndless(h http.Header) bool {
+	media, _, _ := strings.Cut(lower(h.Get("Content-Type")), ";")
+	media = strings.Trim(media, " \t")
+	return media == "text/event-stream" || media == "multipart/x-mixed-replace" ||
+		media == "application/grpc" || strings.HasPrefix(media, "application/grpc+")
+}
+
+// fitHeader checks what the store and hand-written heads will carry (R30).
+func fitHeader(h http.Header) bool {
+	for name, lines := range h {
+		if !isToken(name) || slices.ContainsFunc(lines, func(v string) bool { return !fitValue(v) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// tagsOf gathers what purges by tag find the answer under.
+func tagsOf(h http.Header, fields []string) []string {
+	set := map[string]bool{}
+	for _, field := range fields {
+		for _, line := range h[http.CanonicalHeaderKey(field)] {
+			for _, tag := range strings.FieldsFunc(line, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+				set[tag] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}

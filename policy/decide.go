@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Action is what to do next.
 type Action uint8
@@ -58,9 +61,173 @@ const (
 	WarmWaits         // nobody: a warmer
 )
 
-// Decide answers what to do with what is stored under the plan's key; nil: nothing is.
-func (p *Policy) Decide(plan Plan, stored *Stored, at Moment) Decision { panic("unbuilt") }
+// Decide answers what to do with what is stored under the plan's key; nil: nothing is. A signpost is no answer: Follow
+// it first.
+func (p *Policy) Decide(plan Plan, stored *Stored, at Moment) Decision {
+	if stored == nil {
+		return plan.upstream(Decision{Action: Fetch, Reason: plan.miss(), Collapse: true})
+	}
+	switch stored.Kind {
+	case Signpost:
+		panic("policy: Decide was given a signpost; Follow it, and look up again")
+	case Marker:
+		if stored.Marked[plan.kind()].After(at.Now) {
+			return plan.upstream(Decision{Action: Fetch, Reason: KnownUncacheable})
+		}
+		return plan.upstream(Decision{Action: Fetch, Reason: plan.miss(), Collapse: true})
+	case Part:
+		return plan.upstream(Decision{Action: Fetch, Reason: PartialMiss, Collapse: true})
+	}
+	if !admits(stored.Audience, plan.Particular) {
+		return plan.upstream(Decision{Action: Fetch, Reason: plan.refusedAsker()})
+	}
+	if !acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) {
+		return plan.upstream(Decision{Action: Fetch, Reason: Unacceptable, Collapse: true})
+	}
+	return plan.decide(stored, at)
+}
+
+// decide is about an answer that the request may in principle be given.
+func (p *Plan) decide(s *Stored, at Moment) Decision {
+	d := Decision{Action: Serve, Reason: Fresh, Age: s.AgeAt(at.Now)}
+	fresh, wanted := s.FreshUntil.After(at.Now), p.accepts(s, at.Now)
+	switch {
+	case fresh && wanted:
+		if p.rule.refreshesEarly(s, at) {
+			d.Action, d.Reason = ServeAndRefresh, EarlyRefresh
+		}
+		return d
+	case wanted && s.RefreshUntil.After(at.Now):
+		d.Action, d.Reason = ServeAndRefresh, StaleRefresh
+		return d
+	case wanted && p.acceptsStale(s, at.Now):
+		d.Reason = StaleAllowed
+		return d
+	case fresh:
+		d.Reason = RequestDirective
+	case s.Marked[p.kind()].After(at.Now):
+		d.Action, d.Reason = Fetch, KnownUncacheable
+		return p.upstream(d)
+	default:
+		d.Reason = StaleEntry
+	}
+	d.Action = Fetch
+	if s.hasValidator() {
+		d.Action = Validate
+	}
+	// What one who tells who he is must ask about himself, nobody can ask for him.
+	d.Collapse = len(p.Particular) == 0 || !s.Alone && s.Lifetime() > 0
+	return p.upstream(d)
+}
+
+// upstream adds what the client's words say of a request that must go there.
+func (p *Plan) upstream(d Decision) Decision {
+	if p.directives.onlyIfCached {
+		return Decision{Action: Refuse, Reason: OnlyIfCached}
+	}
+	if p.directives.noStore {
+		d.Collapse = false // its answer is kept for nobody, so nobody waits for it
+	}
+	return d
+}
+
+func (p *Plan) miss() Reason {
+	if p.Vary != nil {
+		return VaryMiss
+	}
+	return URIMiss
+}
+
+func (p *Plan) refusedAsker() Reason {
+	if slices.Contains(p.Particular, "Authorization") {
+		return Authorized
+	}
+	return ParticularAsker
+}
+
+// kind is the request's place in Stored.Marked.
+func (p *Plan) kind() int { return min(len(p.Particular), 1) }
+
+// refreshPause is how often a route that collapses clients' refreshes lets one through, for each key.
+const refreshPause = time.Second
+
+// accepts reports whether the client's directives let it be answered from this copy without asking, were it fresh
+// (RFC 9111 §5.2.1).
+func (p *Plan) accepts(s *Stored, now time.Time) bool {
+	d := &p.directives
+	if d.noCache || d.maxAge == 0 {
+		collapsed := p.Route.Cache.ClientDirectives == "collapse" && now.Sub(s.Arrived) < refreshPause
+		if !collapsed && (d.noCache || !s.Immutable) {
+			return false
+		}
+	}
+	if d.maxAge > 0 && s.AgeAt(now) > duration(d.maxAge) {
+		return false
+	}
+	return d.minFresh < 0 || s.FreshUntil.Sub(now) >= duration(d.minFresh)
+}
+
+// acceptsStale: max-stale (RFC 9111 §5.2.1.2) allows what the response does not forbid.
+func (p *Plan) acceptsStale(s *Stored, now time.Time) bool {
+	d := &p.directives
+	return !s.NoStale && (d.anyStale || d.maxStale >= 0 && now.Sub(s.FreshUntil) <= duration(d.maxStale))
+}
 
 // May answers whether a waiting exchange may use what a fill brought (R1, R2, R3). Serve: use it. Lookup: another
 // variant; look up again under its own key. Validate: board the next fill. Fetch: go alone, at once.
-func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decision { panic("unbuilt") }
+func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decision {
+	s := &brought.Stored
+	d := Decision{Action: Serve, Reason: CollapsedAnswer, Age: s.AgeAt(at.Now)}
+	if order.Confirmed {
+		d.Reason = Validated
+	}
+	switch {
+	case order.Mine:
+		if !order.Confirmed {
+			d.Reason = None
+		}
+		return d
+	case brought.Private || s.Kind != Answer:
+		d.Action, d.Reason = Fetch, brought.Reason
+		return d
+	case !admits(s.Audience, plan.Particular):
+		d.Action, d.Reason = Fetch, plan.refusedAsker()
+		return d
+	}
+	if key, _ := p.VariantOf(plan, *s); key != brought.Key {
+		d.Action, d.Reason = Lookup, VaryMiss
+		if brought.Keep <= 0 {
+			d.Action = Fetch // there is no signpost to look for
+		}
+		return d
+	}
+	if !acceptable(plan.Request.Header, s.Header["Content-Encoding"]) {
+		d.Action, d.Reason = Fetch, Unacceptable
+		return d
+	}
+	return plan.shares(brought, order, d, at.Now)
+}
+
+// shares is R3 for an answer that is the exchange's to have: by departure, by ordinary reuse, or as plain stale.
+func (p *Plan) shares(brought Admission, order Order, d Decision, now time.Time) Decision {
+	s := &brought.Stored
+	reusable := s.FreshUntil.After(now) && p.accepts(s, now)
+	switch {
+	case reusable:
+		return d
+	case len(p.Particular) > 0:
+		// A fill asked by somebody else, as somebody else, is not the request of one who tells who he is.
+		d.Action, d.Reason = Fetch, p.refusedAsker()
+		return d
+	case order.Later && (order.Confirmed || !s.Alone):
+		return d
+	case !s.NoStale && p.accepts(s, now):
+		return d
+	case s.Alone && !order.Confirmed && brought.Changed:
+		// It changes faster than it can be asked about: the next fill's answer would be its asker's alone too.
+		d.Action, d.Reason = Fetch, StaleEntry
+		return d
+	}
+	d.Action, d.Reason = Validate, StaleEntry
+	return d
+}

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Config is the part of the file that decides: the routes, in order, first match wins.
 type Config struct {
@@ -111,8 +114,14 @@ type Policy struct {
 	rules []rule
 }
 
-// New compiles a Config. Its errors name the route and the key.
-func New(c Config) (*Policy, error) { panic("unbuilt") }
-
-// Plan answers what can be told from the request alone.
-func (p *Policy) Plan(req Request) Plan { panic("unbuilt") }
+// New compiles a Config. Its error is every Problem at once.
+func New(c Config) (*Policy, error) {
+	if problems := check(c); len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	p := &Policy{rules: make([]rule, len(c.Routes))}
+	for i, r := range c.Routes {
+		p.rules[i] = compile(r)
+	}
+	return p, nil
+}

@@ -3,6 +3,7 @@ package policy
 import (
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 // Request is what decisions know of a client's request. Nothing in it is written to.
@@ -30,6 +31,103 @@ type Plan struct {
 
 	directives requestDirectives
 	rule       *rule
+}
+
+// Plan answers what can be told from the request alone.
+func (p *Policy) Plan(req Request) Plan {
+	plan := Plan{Request: req, Action: Refuse}
+	host, port, ok := authority(req.Scheme, req.Host)
+	if !ok {
+		plan.Reason = BadRequest
+		return plan
+	}
+	r, reason := p.route(req.Method, host, port, pathOf(req.URL))
+	if r == nil {
+		plan.Reason = reason
+		return plan
+	}
+	plan.rule, plan.Route = r, &r.Route
+	plan.Authority = joinHost(req.Scheme, host, port)
+	_, plan.Target = r.target(req.URL)
+	if reason = r.passes(&req); reason != None {
+		plan.Action, plan.Reason = Pass, reason
+		return plan
+	}
+	plan.Action = Lookup
+	plan.Request.Header = withoutHop(req.Header)
+	plan.Particular = r.particularFields(plan.Request.Header)
+	plan.Page = Key{r.primary(req.Scheme, plan.Authority, plan.Target), r.variant(&plan.Request)}
+	plan.Key = plan.Page
+	plan.directives = requestDirectives{maxAge: -1, minFresh: -1, maxStale: -1, staleIfError: -1}
+	if r.Cache.ClientDirectives != "ignore" {
+		plan.directives = parseRequest(req.Header)
+	}
+	return plan
+}
+
+// passes is R6 and the route's bypass rules: what goes straight through, nothing looked up.
+func (r *rule) passes(req *Request) Reason {
+	switch {
+	case has(req.Header, "Upgrade"):
+		return Upgrade
+	case req.Method != http.MethodGet && req.Method != http.MethodHead:
+		return Method
+	case req.HasBody:
+		return RequestBody
+	case wantsEvents(req.Header):
+		return EventStream
+	case r.bypasses(req):
+		return Bypass
+	}
+	return None
+}
+
+func wantsEvents(h http.Header) bool {
+	for media := range weighted(strings.Join(h["Accept"], ",")) {
+		if media == "text/event-stream" {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *rule) bypasses(req *Request) bool {
+	b := &r.Bypass
+	for _, name := range b.Headers {
+		if has(req.Header, http.CanonicalHeaderKey(name)) {
+			return true
+		}
+	}
+	if len(b.Cookies) > 0 {
+		for _, pair := range cookiePairs(req.Header) {
+			if listed(b.Cookies, cookieName(pair)) {
+				return true
+			}
+		}
+	}
+	if len(b.Query) > 0 {
+		for param := range strings.SplitSeq(unreserve(req.URL.RawQuery), "&") {
+			if name, _, _ := strings.Cut(param, "="); listed(b.Query, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// withoutHop is the header as the upstream will see it: a field that Connection names must select nothing, since the
+// upstream answers without it. The request's own is left alone.
+func withoutHop(h http.Header) http.Header {
+	for _, line := range h["Connection"] {
+		for name := range strings.SplitSeq(line, ",") {
+			if has(h, http.CanonicalHeaderKey(strings.Trim(name, " \t"))) {
+				h = h.Clone()
+				StripHop(h)
+				return h
+			}
+		}
+	}
+	return h
 }
 
 // LookOnly reports whether the client accepts stored answers only (only-if-cached, RFC 9111 §5.2.1.7).

@@ -25,4 +25,45 @@ type Fault struct {
 }
 
 // Rescue answers whether a stale copy may stand in for a failed upstream: Serve, or Refuse with the fault's Reason.
-func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision { panic("unbuilt") }
+func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision {
+	refuse := Decision{Action: Refuse, Reason: FaultReason(f)}
+	if stored == nil || stored.Kind != Answer || stored.Status >= 500 ||
+		!admits(stored.Audience, plan.Particular) || !acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) {
+		return refuse
+	}
+	if stored.RescueUntil.After(at.Now) || plan.acceptsRescue(stored, at) {
+		return Decision{Action: Serve, Reason: StaleIfError, Age: stored.AgeAt(at.Now)}
+	}
+	// must-revalidate: an error of ours, 504 (RFC 9111 §5.2.2.2), unless the upstream sent one of its own.
+	if stored.NoStale && f.Kind != BadStatus {
+		refuse.Reason = StaleForbidden
+	}
+	return refuse
+}
+
+// acceptsRescue: a client may allow more than response and route do (RFC 5861 §4), but not what the response forbids.
+func (p *Plan) acceptsRescue(s *Stored, at Moment) bool {
+	d := &p.directives
+	return !s.NoStale && d.staleIfError >= 0 && at.Now.Sub(s.FreshUntil) <= duration(d.staleIfError)
+}
+
+// FaultReason says of a failure what an exchange that met it reports.
+func FaultReason(f Fault) Reason {
+	switch f.Kind {
+	case Refused:
+		return UpstreamRefused
+	case Reset:
+		return UpstreamReset
+	case TimeoutBefore, TimeoutAfter:
+		return UpstreamTimeout
+	case Truncated:
+		return UpstreamTruncated
+	case Garbage:
+		return UpstreamGarbage
+	case BadStatus:
+		return UpstreamStatus
+	case Busy:
+		return UpstreamBusy
+	}
+	return WaitTimeout
+}

@@ -1,0 +1,201 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Problem is one thing wrong with a Config.
+type Problem struct {
+	Route int    // which of Config.Routes
+	Name  string // its name
+	Key   string // path of the key in the route: "cache.jitter"
+	Text  string // what is wrong, and what would be right
+}
+
+func (p Problem) Error() string { return fmt.Sprintf("route %q: %s: %s", p.Name, p.Key, p.Text) }
+
+// checker gathers the problems of one route.
+type checker struct {
+	route    int
+	name     string
+	problems []error
+}
+
+func (c *checker) add(key, format string, args ...any) {
+	c.problems = append(c.problems, Problem{c.route, c.name, key, fmt.Sprintf(format, args...)})
+}
+
+func check(c Config) []error {
+	var problems []error
+	seen := map[string]bool{}
+	for i, r := range c.Routes {
+		k := checker{route: i, name: r.Name}
+		switch {
+		case r.Name == "":
+			k.add("name", "is missing: purges and metrics call a route by its name")
+		case seen[r.Name]:
+			k.add("name", "another route has it: names must differ")
+		}
+		seen[r.Name] = true
+		switch {
+		case len(c.Upstreams) == 0:
+			k.add("upstream", "no upstream is defined: write one under upstreams")
+		case !slices.Contains(c.Upstreams, r.Upstream):
+			k.add("upstream", "%q is not defined: name one of %s", r.Upstream, strings.Join(c.Upstreams, ", "))
+		}
+		k.match(r.Match)
+		k.fields(r)
+		k.key(r.Cache)
+		k.times(r.Cache)
+		k.early(r.Cache.EarlyRefresh)
+		k.negative(r.Cache.Negative)
+		k.choices(r.Cache)
+		problems = append(problems, k.problems...)
+	}
+	return problems
+}
+
+func (c *checker) match(m Match) {
+	host, port := splitHost(lower(strings.TrimPrefix(m.Host, "*.")))
+	if m.Host != "" && m.Host != "*" && (host == "" || !fitHost(host) || strings.Trim(port, "0123456789") != "") {
+		c.add("match.host", "%q is no host: write example.com, *.example.com, or either with :port", m.Host)
+	}
+	if path := strings.TrimSuffix(m.Path, "*"); m.Path != "" && m.Path != "*" && (!strings.HasPrefix(path, "/") || strings.Contains(path, "*")) {
+		c.add("match.path", "%q is no path: write /page, or a prefix with a star at its end, /catalogue/*", m.Path)
+	}
+	for _, method := range m.Methods {
+		if !isToken(method) || method != strings.ToUpper(method) {
+			c.add("match.methods", "%q is no method: they are in capitals, like GET", method)
+		}
+	}
+}
+
+func (c *checker) fields(r Route) {
+	k := r.Cache
+	for _, f := range []struct {
+		key   string
+		names []string
+	}{
+		{"bypass.headers", r.Bypass.Headers}, {"headers.remove", r.Headers.Remove}, {"cache.key.headers", k.Key.Headers},
+		{"cache.particular", k.Particular}, {"cache.ignore.headers", k.Ignore.Headers}, {"cache.tags.header", k.Tags.Header},
+	} {
+		for _, name := range f.names {
+			if !isToken(name) {
+				c.add(f.key, "%q is no field name", name)
+			}
+		}
+	}
+	for _, line := range r.Headers.Set {
+		if name, value, ok := strings.Cut(line, ":"); !ok || !isToken(name) || !fitValue(value) {
+			c.add("headers.set", "%q is no field: write Name: value", line)
+		}
+	}
+}
+
+func (c *checker) key(k Cache) {
+	c.patterns("cache.key.query.ignore", k.Key.Query.Ignore)
+	c.patterns("cache.key.query.only", k.Key.Query.Only)
+	ignored := canonical(k.Ignore.Headers)
+	for _, name := range canonical(k.Key.Headers) {
+		if slices.Contains(ignored, name) {
+			c.add("cache.ignore.headers", "%s is in key.headers too: it cannot count and not count; drop it from one", name)
+		}
+	}
+	for _, name := range k.Key.Cookies {
+		if slices.Contains(k.Ignore.Cookies, name) {
+			c.add("cache.ignore.cookies", "%s is in key.cookies too: it cannot count and not count; drop it from one", name)
+		}
+	}
+}
+
+func (c *checker) patterns(key string, names []string) {
+	for _, name := range names {
+		if name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
+			c.add(key, "%q: write a parameter's name, or a prefix with a star at its end, utm_*", name)
+		}
+	}
+}
+
+func (c *checker) times(k Cache) {
+	for _, t := range []struct {
+		key string
+		d   time.Duration
+	}{
+		{"cache.ttl", k.TTL}, {"cache.force_ttl", k.ForceTTL}, {"cache.grace", k.Grace}, {"cache.stale_if_error", k.StaleIfError},
+		{"cache.keep", k.Keep}, {"cache.uncacheable_for", k.UncacheableFor}, {"cache.wait.max", k.Wait.Max},
+	} {
+		if t.d < 0 {
+			c.add(t.key, "%s is negative: write 0s for none", t.d)
+		}
+	}
+	if k.Jitter < 0 || k.Jitter > 1 {
+		c.add("cache.jitter", "%g%% is no share of a lifetime: write 0%% to 100%%", 100*float64(k.Jitter))
+	}
+}
+
+func (c *checker) early(e EarlyRule) {
+	c.choice("cache.early_refresh.mode", e.Mode, "xfetch", "power", "off")
+	if e.Mode == "xfetch" && !(e.Beta > 0) {
+		c.add("cache.early_refresh.beta", "%g: write a number above 0, 1.0 when in doubt", e.Beta)
+	}
+	if e.Mode == "power" && !(e.Exponent > 0) {
+		c.add("cache.early_refresh.exponent", "%g: write a number above 0, 3 when in doubt", e.Exponent)
+	}
+}
+
+func (c *checker) negative(rules []Negative) {
+	for _, n := range rules {
+		if n.TTL <= 0 {
+			c.add("cache.negative", "a ttl of %s keeps nothing: write one above 0s, or drop the entry", n.TTL)
+		}
+		for _, status := range n.Status {
+			switch {
+			case status < 400 || status > 599:
+				c.add("cache.negative", "%d is no error: use ttl for the others", status)
+			case isOnesOwnFault(status):
+				c.add("cache.negative", "%d is about the one request that earned it, and would be served to all (R27): drop it", status)
+			}
+		}
+	}
+}
+
+func (c *checker) choices(k Cache) {
+	c.choice("cache.set_cookie", k.SetCookie, "refuse", "strip", "keep")
+	c.choice("cache.client_directives", k.ClientDirectives, "honour", "collapse", "ignore")
+	c.choice("cache.invalidate", k.Invalidate, "rfc", "soft", "off")
+	c.choice("cache.wait.then", k.Wait.Then, "503", "upstream")
+}
+
+// choice: an empty word is the strictest of them, which comes first (of early_refresh: off).
+func (c *checker) choice(key, word string, words ...string) {
+	if word != "" && !slices.Contains(words, word) {
+		c.add(key, "%q is none of %s", word, strings.Join(words, ", "))
+	}
+}
+
+// isToken reports whether s is a token (RFC 9110 §5.6.2), as names of methods and fields are.
+func isToken(s string) bool {
+	for i := range len(s) {
+		if !isTokenByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isTokenByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
+
+// fitValue reports whether s can be a field's value (RFC 9110 §5.5): no control character but the tab.
+func fitValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}

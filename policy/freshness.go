@@ -1,0 +1,182 @@
+package policy
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// LongestKeep bounds how long anything is kept. Notes of purges are kept as long (R8).
+	LongestKeep = 30 * 24 * time.Hour
+	// longestHeuristic bounds a lifetime guessed from Last-Modified: a guess should not outlive a day.
+	longestHeuristic = 24 * time.Hour
+	// heuristicShare of the time since the last modification is the usual guess (RFC 9111 §4.2.2).
+	heuristicShare = 10
+	// longest is the most a lifetime or age can be (RFC 9111 §1.2.2); it keeps sums of them in range.
+	longest = maxSeconds * time.Second
+)
+
+// source says who set a lifetime.
+type source uint8
+
+const (
+	nobody source = iota
+	stated        // the response, by s-maxage, max-age or Expires
+	ours          // the route or a heuristic: jitter may shorten it, and nobody particular is answered by it (R1)
+	forced        // force_ttl: ours too, and whatever the response says
+)
+
+// term is how long an answer is fresh, counted from its arrival; not positive when it arrived stale.
+type term struct {
+	left time.Duration
+	by   source
+}
+
+// initialAge is corrected_initial_age (RFC 9111 §4.2.3). Dates count whole seconds, so the arrival they are compared
+// with does too: else every answer would seem up to a second old.
+func initialAge(res Response, date time.Time) time.Duration {
+	apparent := max(0, res.Arrived.Truncate(time.Second).Sub(date))
+	delay := max(0, res.Arrived.Sub(res.Asked))
+	return min(max(apparent, ageValue(res.Header)+delay), longest)
+}
+
+// ageValue is the first member of Age, or nothing when that is no non-negative integer (RFC 9111 §5.1).
+func ageValue(h http.Header) time.Duration {
+	lines := h["Age"]
+	if len(lines) == 0 {
+		return 0
+	}
+	first, _, _ := strings.Cut(lines[0], ",")
+	n, ok := seconds(strings.Trim(first, " \t"))
+	if !ok {
+		return 0
+	}
+	return duration(n)
+}
+
+// dateValue is when the answer was made: its Date, else its arrival (RFC 9110 §6.6.1).
+func dateValue(res Response) time.Time {
+	if lines := res.Header["Date"]; len(lines) == 1 {
+		if date, ok := ParseDate(lines[0], res.Arrived); ok {
+			return date
+		}
+	}
+	return res.Arrived.Truncate(time.Second)
+}
+
+// statedLifetime is the response's own word (RFC 9111 §4.2.1). An Expires that is no date, or stands twice, has passed.
+func (d *responseDirectives) statedLifetime(res Response, date time.Time) (time.Duration, bool) {
+	switch {
+	case d.SMaxAge >= 0:
+		return duration(int64(d.SMaxAge)), true
+	case d.MaxAge >= 0:
+		return duration(int64(d.MaxAge)), true
+	}
+	lines := res.Header["Expires"]
+	if len(lines) == 0 {
+		return 0, false
+	}
+	expires, ok := ParseDate(lines[0], res.Arrived)
+	if !ok || len(lines) > 1 {
+		return 0, true
+	}
+	return min(max(0, expires.Sub(date)), longest), true
+}
+
+// term finds who says how long the answer is fresh. The order: force_ttl, the response, then what fills its silence:
+// negative, ttl, the heuristic. ttl and its like count from arrival, whatever the answer's age: an answer that took
+// longer than its ttl to come would else never be kept. negative only ever shortens what an error says of itself.
+func (r *rule) term(plan *Plan, res Response, d *responseDirectives, dice float64) term {
+	date := dateValue(res)
+	own, isStated := d.statedLifetime(res, date)
+	age := initialAge(res, date)
+	c, plain := &r.Cache, len(plan.Particular) == 0
+	jittered := func(t time.Duration) time.Duration {
+		return time.Duration(float64(t) * (1 - float64(c.Jitter)*dice))
+	}
+	if c.ForceTTL > 0 && plain && takesTTL(res.Status) {
+		return term{jittered(c.ForceTTL), forced}
+	}
+	negative := jittered(c.negativeTTL(res.Status))
+	switch {
+	case isStated && negative > 0:
+		return term{min(own-age, negative), stated}
+	case isStated:
+		return term{own - age, stated}
+	case !plain:
+		return term{}
+	case negative > 0:
+		return term{negative, ours}
+	case c.TTL > 0 && takesTTL(res.Status):
+		return term{jittered(c.TTL), ours}
+	}
+	if guess := heuristic(res, d, date); guess > 0 {
+		return term{jittered(guess) - age, ours}
+	}
+	return term{}
+}
+
+// negativeTTL is what the route gives an error; 0: nothing.
+func (c *Cache) negativeTTL(status int) time.Duration {
+	for _, n := range c.Negative {
+		for _, s := range n.Status {
+			if s == status {
+				return n.TTL
+			}
+		}
+	}
+	return 0
+}
+
+// heuristic guesses from Last-Modified where RFC 9111 §4.2.2 allows it.
+func heuristic(res Response, d *responseDirectives, date time.Time) time.Duration {
+	lines := res.Header["Last-Modified"]
+	if len(lines) != 1 || !d.Public && !isHeuristic(res.Status) {
+		return 0
+	}
+	modified, ok := ParseDate(lines[0], res.Arrived)
+	if !ok {
+		return 0
+	}
+	return min(max(0, date.Sub(modified)/heuristicShare), longestHeuristic)
+}
+
+// isHeuristic lists the statuses of RFC 9110 §15.1, but for 206.
+func isHeuristic(status int) bool {
+	switch status {
+	case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501:
+		return true
+	}
+	return false
+}
+
+// takesTTL lists the statuses that a route's ttl may keep: those above that are neither temporary nor, like 405 and
+// 414, about the one request that earned them, nor a failure.
+func takesTTL(status int) bool {
+	switch status {
+	case 200, 203, 204, 300, 301, 308, 404, 410:
+		return true
+	}
+	return false
+}
+
+// isOnesOwnFault lists errors that say something of one request, and are kept by the upstream's word or a heuristic
+// only, never by ours (R27).
+func isOnesOwnFault(status int) bool {
+	switch status {
+	case 400, 405, 408, 413, 414, 431:
+		return true
+	}
+	return false
+}
+
+// isUnderstood lists the statuses whose demands on a cache are met here (must-understand, RFC 9111 §5.2.2.3).
+func isUnderstood(status int) bool {
+	switch {
+	case status >= 200 && status <= 205, status >= 300 && status <= 303, status == 307, status == 308,
+		status >= 400 && status <= 417, status == 421, status == 422, status == 426, status >= 500 && status <= 505:
+		return true
+	}
+	return false
+}
