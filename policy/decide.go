@@ -18,6 +18,25 @@ const (
 	Refuse                        // answer with an error of ours: Reason.Status()
 )
 
+// String is the action's name in tables, logs and explanations.
+func (a Action) String() string {
+	switch a {
+	case Pass:
+		return "pass"
+	case Lookup:
+		return "lookup"
+	case Serve:
+		return "serve"
+	case ServeAndRefresh:
+		return "serve+refresh"
+	case Validate:
+		return "validate"
+	case Fetch:
+		return "fetch"
+	}
+	return "refuse"
+}
+
 // Health is what is known of the upstream.
 type Health uint8
 
