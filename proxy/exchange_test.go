@@ -49,8 +49,8 @@ func TestStaleIsServedWhileOneRefreshRuns(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		time.Sleep(2 * time.Second)
-		w.want("refreshed", w.get("/p"), 200, "v2", "weir; hit; ttl=59")
+		time.Sleep(2 * time.Second) // the refresh took one of them, and brought a Date of its end; Asked was a second before (RFC 9111 §4.2.3)
+		w.want("refreshed", w.get("/p"), 200, "v2", "weir; hit; ttl=58")
 		w.asked("/p", 2)
 	})
 }
@@ -250,7 +250,7 @@ func TestErrorWithoutCopyGoesToItsAsker(t *testing.T) {
 func TestLeaderLeaves(t *testing.T) {
 	inWorld(t, setup{}, func(w *world) {
 		w.up.on("/p", after(2*time.Second, respond(200, "Cache-Control: max-age=60")))
-		ctx, leave := context.WithCancel(t.Context())
+		ctx, leave := context.WithCancel(w.t.Context())
 		w.send(0, httptest.NewRequestWithContext(ctx, "GET", "http://example.com/p", nil))
 		time.Sleep(200 * time.Millisecond)
 		var clients []<-chan result
@@ -271,7 +271,7 @@ func TestLeaderLeaves(t *testing.T) {
 func TestFillOutlivesItsClient(t *testing.T) {
 	inWorld(t, setup{}, func(w *world) {
 		w.up.on("/p", after(2*time.Second, respond(200, "Cache-Control: max-age=60")))
-		ctx, leave := context.WithCancel(t.Context())
+		ctx, leave := context.WithCancel(w.t.Context())
 		done := w.send(0, httptest.NewRequestWithContext(ctx, "GET", "http://example.com/p", nil))
 		time.Sleep(time.Second)
 		leave()
@@ -353,7 +353,7 @@ func TestPurgeDuringFill(t *testing.T) {
 		w.up.on("/p", after(time.Second, respond(200, "Cache-Control: max-age=60")))
 		before := w.client(0, "GET", "/p")
 		time.Sleep(500 * time.Millisecond)
-		if _, err := w.replicas[1].Purge(t.Context(), "http://example.com/p", store.Hard); err != nil {
+		if _, err := w.replicas[1].Purge(w.t.Context(), "http://example.com/p", store.Hard); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -370,7 +370,7 @@ func TestDeadHolder(t *testing.T) {
 	inWorld(t, setup{}, func(w *world) {
 		w.up.on("/p", respond(200, "Cache-Control: max-age=60"))
 		plan := w.replicas[0].policy.Load().Plan(w.replicas[0].request(httptest.NewRequest("GET", "http://example.com/p", nil)))
-		taken, err := w.store.Take(t.Context(), plan.Key, store.Want{Token: "dead", TTL: 5 * time.Second, At: time.Now()})
+		taken, err := w.store.Take(w.t.Context(), plan.Key, store.Want{Token: "dead", TTL: 5 * time.Second, At: time.Now()})
 		if err != nil || taken.Lease == nil {
 			t.Fatal(taken, err)
 		}

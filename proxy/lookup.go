@@ -53,7 +53,7 @@ func (x *exchange) decide() *state {
 
 // brought decides on an entry that another replica's fill has brought for those who waited (R3).
 func (x *exchange) brought() *state {
-	adm := policy.Admission{Stored: x.entry.Stored, Shared: x.entry.Header, Keep: 1}
+	adm := policy.Admission{Stored: x.entry.Stored, Key: x.entry.Key, Shared: x.entry.Header, Keep: 1}
 	d := x.policy.May(x.plan, adm, policy.Order{Later: x.awaited.later}, x.moment())
 	x.awaited.taken = 0
 	switch d.Action {

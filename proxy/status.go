@@ -31,7 +31,7 @@ func (r *Report) parameters() string {
 	case r.Reason == policy.StaleIfError || r.Reason == policy.SoftTimeout:
 		b.WriteString("; fwd=stale")
 	}
-	if r.FwdStatus != 0 && (r.FwdStatus != r.Status || r.Reason == policy.StaleEntry) {
+	if r.FwdStatus != 0 && r.FwdStatus != r.Status {
 		b.WriteString("; fwd-status=" + strconv.Itoa(r.FwdStatus))
 	}
 	if r.Stored {

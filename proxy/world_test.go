@@ -77,10 +77,6 @@ func inWorld(t *testing.T, s setup, body func(w *world)) {
 		if s.upstream != nil {
 			s.upstream(&uc)
 		}
-		u, err := upstream.With(uc, w.up)
-		if err != nil {
-			t.Fatal(err)
-		}
 		w.store = memory.New(memory.Config{MaxSize: 64 << 20})
 		if s.store != nil {
 			w.store = s.store(w.store)
@@ -90,6 +86,10 @@ func inWorld(t *testing.T, s setup, body func(w *world)) {
 			s.config(&hc)
 		}
 		for range max(s.replicas, 1) {
+			u, err := upstream.With(uc, w.up) // each replica has a limit of its own
+			if err != nil {
+				t.Fatal(err)
+			}
 			w.replicas = append(w.replicas, New(Options{
 				Policy: p, Store: w.store, Upstreams: map[string]*upstream.Upstream{"api": u}, Observer: w, Config: hc,
 			}))
@@ -99,12 +99,12 @@ func inWorld(t *testing.T, s setup, body func(w *world)) {
 			if err := h.Drain(t.Context()); err != nil {
 				t.Errorf("drain: %v", err)
 			}
+			if got := h.upstreams["api"].Stats().Running; got != 0 {
+				t.Errorf("upstream slots left: %d", got)
+			}
 			if g := h.Gauges(); g != (Gauges{RefreshDropped: g.RefreshDropped}) {
 				t.Errorf("left running: %+v", g)
 			}
-		}
-		if got := u.Stats().Running; got != 0 {
-			t.Errorf("upstream slots left: %d", got)
 		}
 		if err := w.store.Close(); err != nil {
 			t.Error(err)

@@ -188,7 +188,7 @@ func (a Ask) need() (why Why, wanted bool) {
 	}
 	if a.Awaited != 0 && a.Prior.Leased == a.Awaited {
 		// Brought by a fill that this one waited for: it may do although it is stale on arrival (R3).
-		adm := policy.Admission{Stored: a.Prior.Stored, Shared: a.Prior.Header, Keep: 1}
+		adm := policy.Admission{Stored: a.Prior.Stored, Key: a.Prior.Key, Shared: a.Prior.Header, Keep: 1}
 		d := a.Policy.May(a.Plan, adm, policy.Order{Later: a.Later}, policy.Moment{Now: time.Now()})
 		if d.Action == policy.Serve || d.Action == policy.ServeAndRefresh {
 			return a.Why, false

@@ -22,6 +22,7 @@ func await(f *Fill) step {
 		f.report.StoreFault, f.report.Err = "await", err
 		out = store.Outcome{End: store.Lapsed}
 	}
+	out.Taken = f.held.Taken
 	f.report.End = Awaited
 	f.spool.End(nil)
 	f.publish(Result{Outcome: &out})

@@ -37,9 +37,7 @@ func (c Config) Validate() error {
 	for _, raw := range c.all() {
 		m, err := url.Parse(raw)
 		switch {
-		case err != nil:
-			fault("url %q: %w", raw, err)
-		case m.Scheme != "http" && m.Scheme != "https" || m.Host == "":
+		case err != nil || m.Scheme != "http" && m.Scheme != "https" || m.Host == "":
 			fault("url %q: write http://host:port or https://host:port", raw)
 		case m.User != nil || m.RawQuery != "" || m.Fragment != "":
 			fault("url %q: only scheme, host, port and a base path belong here", raw)
