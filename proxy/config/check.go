@@ -1,0 +1,138 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weir/policy"
+)
+
+// checker asks each room what it thinks of its part, and finds the line of what it says.
+type checker struct {
+	set   places
+	wrong Problems
+}
+
+func (c *Config) check(set places) Problems {
+	k := &checker{set: set}
+	k.listener("listen", c.Listen)
+	k.room("admin", reflect.TypeOf(c.Admin), c.Admin.Validate())
+	if c.Drain.LameDuck > c.Drain.Timeout {
+		k.complain("drain.lame_duck", "is part of drain.timeout (%s) and cannot be longer", formatDuration(c.Drain.Timeout))
+	}
+	if c.Store.Kind != "memory" && c.Store.Kind != "redis" {
+		k.complain("store.kind", "%q is neither memory nor redis", c.Store.Kind)
+	}
+	k.room("store.redis", reflect.TypeOf(c.Store.Redis), c.Store.Redis.Validate())
+	k.room("telemetry", reflect.TypeOf(c.Telemetry), c.Telemetry.Validate())
+	if len(c.Upstreams) == 0 && len(c.Routes) == 0 {
+		k.complain("", "no upstreams and no routes; to start, name one: weir serve --upstream http://127.0.0.1:9000")
+		return k.wrong
+	}
+	k.upstreams(c)
+	k.routes(c)
+	return k.wrong
+}
+
+func (k *checker) complain(key, format string, args ...any) {
+	p := k.set.find(key)
+	p.Key, p.Text = key, fmt.Sprintf(format, args...)
+	if !slices.Contains(k.wrong, p) { // several routes inherit one slip
+		k.wrong = append(k.wrong, p)
+	}
+}
+
+func (k *checker) listener(key, address string) {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		k.complain(key, "%q is no address to listen on: write :8080 or 127.0.0.1:8080", address)
+	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		k.complain(key, "%q is no port: write a number up to 65535", port)
+	}
+}
+
+// prefix is how upstream says which entry it means.
+var prefix = regexp.MustCompile(`^upstream "[^"]*": `)
+
+// room files what a room's Validate or New found: each fault begins with its key.
+func (k *checker) room(path string, t reflect.Type, err error) {
+	for _, fault := range each(err) {
+		text := prefix.ReplaceAllString(fault.Error(), "")
+		key, rest := leadingKey(text, t)
+		k.complain(join(path, key), "%s", rest)
+	}
+}
+
+func each(err error) []error {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		return joined.Unwrap()
+	}
+	if err != nil {
+		return []error{err}
+	}
+	return nil
+}
+
+// leadingKey cuts the key off a fault's text; "" when it begins with none of t's.
+func leadingKey(text string, t reflect.Type) (key, rest string) {
+	end := strings.IndexFunc(text, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("._[]", r))
+	})
+	if end <= 0 {
+		return "", text
+	}
+	first, _, _ := strings.Cut(text[:end], ".")
+	first, _, _ = strings.Cut(first, "[")
+	if _, ok := fieldOf(t, first); !ok {
+		return "", text
+	}
+	return text[:end], strings.TrimLeft(text[end:], ": ")
+}
+
+func (k *checker) upstreams(c *Config) {
+	if len(c.Upstreams) == 0 {
+		k.complain("upstreams", "routes need one: write - {name: api, url: \"http://127.0.0.1:9000\"}")
+	}
+	first := map[string]int{}
+	for i, u := range c.Upstreams {
+		at := fmt.Sprintf("upstreams[%d]", i)
+		if line, twice := first[u.Name]; twice {
+			k.complain(at+".name", "%q is the one of line %d: names must differ", u.Name, line)
+		} else if u.Name == "" {
+			k.complain(at+".name", "is missing: routes call an upstream by its name")
+		} else {
+			first[u.Name] = k.set.find(at + ".name").Line
+		}
+		k.room(at, reflect.TypeOf(u), u.Validate())
+	}
+}
+
+// routes asks policy, which knows a whole route: what it left out stands there as it was inherited.
+func (k *checker) routes(c *Config) {
+	if len(c.Routes) == 0 {
+		k.complain("routes", "none: write - {name: all, upstream: %s}", c.Upstreams[0].Name)
+		return
+	}
+	_, err := policy.New(c.Policy())
+	for _, fault := range each(err) {
+		p := policy.Problem{}
+		if !errors.As(fault, &p) {
+			k.complain("routes", "%s", fault)
+			continue
+		}
+		key := fmt.Sprintf("routes[%d].%s", p.Route, p.Key)
+		_, own := k.set[key]
+		_, inherited := k.set[p.Key]
+		if !own && inherited && strings.HasPrefix(p.Key, "cache.") {
+			key = p.Key // the line to mend is in the top-level cache
+		}
+		k.complain(key, "%s", p.Text)
+	}
+}

@@ -1,0 +1,144 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"weir/policy"
+	"weir/proxy"
+	"weir/proxy/admin"
+	"weir/proxy/telemetry"
+	"weir/proxy/upstream"
+	"weir/store/redis"
+)
+
+// Config is everything a replica is told. It is read once and not changed: a reload makes another.
+type Config struct {
+	Listen         string            `mapstructure:"listen"`
+	Admin          admin.Config      `mapstructure:"admin"`
+	TrustedProxies []netip.Prefix    `mapstructure:"trusted_proxies"`
+	Drain          Drain             `mapstructure:"drain"`
+	Memory         Memory            `mapstructure:"memory"`
+	Store          Store             `mapstructure:"store"`
+	Upstreams      []upstream.Config `mapstructure:"upstreams"`
+	Cache          policy.Cache      `mapstructure:"cache"` // what routes inherit
+	Routes         []policy.Route    `mapstructure:"routes"`
+	Telemetry      telemetry.Config  `mapstructure:"telemetry"`
+}
+
+// Drain says how a replica leaves (R32).
+type Drain struct {
+	LameDuck time.Duration `mapstructure:"lame_duck"` // not ready, still accepting
+	Timeout  time.Duration `mapstructure:"timeout"`   // the whole, lame duck included
+}
+
+// Memory bounds what is under way (R25).
+type Memory struct {
+	Spool      Size `mapstructure:"spool"`
+	MaxWaiting int  `mapstructure:"max_waiting"`
+}
+
+// Store says where entries are kept.
+type Store struct {
+	Kind    string       `mapstructure:"kind"`     // memory | redis
+	MaxSize Size         `mapstructure:"max_size"` // of the memory store
+	MaxBody Size         `mapstructure:"max_body"`
+	Redis   redis.Config `mapstructure:"redis"`
+}
+
+// newUpstream is what an entry of upstreams starts from. The shipped config.yaml shows it, and a test holds them equal.
+func newUpstream() upstream.Config {
+	return upstream.Config{
+		ConnectTimeout:  2 * time.Second,
+		ResponseTimeout: 30 * time.Second,
+		IdleTimeout:     30 * time.Second,
+		FillTimeout:     10 * time.Minute,
+		MaxConcurrent:   64,
+		MaxStreams:      1000,
+		Queue:           256,
+		QueueTimeout:    5 * time.Second,
+	}
+}
+
+// Policy is the part that decides.
+func (c *Config) Policy() policy.Config {
+	var names []string
+	for _, u := range c.Upstreams {
+		if u.Name != "" && !slices.Contains(names, u.Name) {
+			names = append(names, u.Name)
+		}
+	}
+	return policy.Config{Routes: c.Routes, Upstreams: names}
+}
+
+// Proxy is what the handler is told beside its policy.
+func (c *Config) Proxy() proxy.Config {
+	return proxy.Config{
+		CacheStatus:    c.Telemetry.CacheStatus,
+		TrustedProxies: c.TrustedProxies,
+		Spool:          int64(c.Memory.Spool),
+		MaxWaiting:     c.Memory.MaxWaiting,
+		MaxBody:        int64(c.Store.MaxBody),
+	}
+}
+
+// Required: without its store this replica does not want traffic.
+func (c *Config) Required() bool { return c.Store.Kind == "redis" && c.Store.Redis.Required }
+
+// Targets are the upstreams' URLs, by name.
+func (c *Config) Targets() map[string][]string {
+	all := map[string][]string{}
+	for _, u := range c.Upstreams {
+		all[u.Name] = u.URLs
+		if u.URL != "" {
+			all[u.Name] = append([]string{u.URL}, u.URLs...)
+		}
+	}
+	return all
+}
+
+// WithoutLifetime names the routes that keep only what states its own lifetime.
+func (c *Config) WithoutLifetime() (names []string) {
+	for _, r := range c.Routes {
+		if r.Cache.TTL == 0 && r.Cache.ForceTTL == 0 {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// Loosened lists, by route, what an operator allowed beyond the RFC's rules and our strict defaults. It is no fault; it
+// is what to look at first when somebody saw what was not theirs.
+func (c *Config) Loosened() (all []string) {
+	for _, r := range c.Routes {
+		k := r.Cache
+		for _, loose := range []struct {
+			is   bool
+			says string
+		}{
+			{k.ForceTTL > 0, "force_ttl " + formatDuration(k.ForceTTL) + ": kept whatever the answer says"},
+			{k.SetCookie == "strip" || k.SetCookie == "keep", "set_cookie " + k.SetCookie + ": answers that set cookies are shared"},
+			{len(k.Ignore.Headers) > 0, "ignore.headers " + strings.Join(k.Ignore.Headers, ", ") + ": who asks by these makes no difference"},
+			{len(k.Ignore.Cookies) > 0, "ignore.cookies " + strings.Join(k.Ignore.Cookies, ", ") + ": who asks by these makes no difference"},
+			{k.ClientDirectives == "collapse" || k.ClientDirectives == "ignore", "client_directives " + k.ClientDirectives + ": a reload need not reach the upstream"},
+			{k.Invalidate == "soft" || k.Invalidate == "off", "invalidate " + k.Invalidate + ": pages may outlive a change made through us"},
+		} {
+			if loose.is {
+				all = append(all, "route "+r.Name+": "+loose.says)
+			}
+		}
+	}
+	return all
+}
+
+// Summary is the Config in one line.
+func (c *Config) Summary() string {
+	kept := fmt.Sprintf("memory (%s)", c.Store.MaxSize)
+	if c.Store.Kind == "redis" {
+		kept = "redis (" + strings.Join(c.Store.Redis.Addresses, ", ") + ")"
+	}
+	return fmt.Sprintf("listen %s, admin %s, store %s, upstreams %d, routes %d", c.Listen, c.Admin.Listen, kept, len(c.Upstreams), len(c.Routes))
+}
