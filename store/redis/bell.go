@@ -1,0 +1,313 @@
+package redis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"weir/policy"
+	"weir/store"
+)
+
+// The line is asked for a sign of life after this long without a message, and broken after as long again (R19). The
+// client library's own channel notices a black hole after 20 s, which is why it is not used.
+const quiet = 250 * time.Millisecond
+
+// message is what a ring says, beside what the script puts in front of it: the name and the number of the counter, when (the
+// ended lease's taken, or the purge's date), the outcome, and whether something was replaced.
+type message struct {
+	From  string       `json:"from"`
+	Token string       `json:"token,omitempty"` // of the lease that ended
+	Keys  []messageKey `json:"keys,omitempty"`  // what was written, if it replaced something
+	Purge *purgeNote   `json:"purge,omitempty"`
+	Ack   uint64       `json:"ack,omitempty"` // of a purge, to who asked for it
+}
+
+// Keys are bytes: they may be no UTF-8, which JSON would mend.
+type messageKey struct {
+	Primary []byte `json:"p"`
+	Variant []byte `json:"v,omitempty"`
+}
+
+type purgeNote struct {
+	ID   uint64     `json:"id"`
+	Page []byte     `json:"page,omitempty"` // none: all
+	Mode store.Mode `json:"mode"`
+}
+
+func keyOf(k policy.Key) messageKey { return messageKey{[]byte(k.Primary), []byte(k.Variant)} }
+
+func (k messageKey) key() policy.Key {
+	return policy.Key{Primary: string(k.Primary), Variant: string(k.Variant)}
+}
+
+func (p purgeNote) selector() policy.Selector {
+	if len(p.Page) == 0 {
+		return policy.Selector{All: true}
+	}
+	return policy.Selector{Page: string(p.Page)}
+}
+
+// bell hears what other replicas do, by one subscription, and tells it to those who wait, watch, or hold a lease.
+type bell struct {
+	store *Store
+	id    string // this replica's
+	next  atomic.Uint64
+
+	mu       sync.Mutex
+	waiters  map[*waiter]struct{}
+	watchers map[*watcher]struct{}
+	acks     map[uint64]chan struct{} // of our own purges under way
+	numbers  map[string]int64         // the last ring heard, by counter
+	up       bool
+	broke    error         // why the line was last broken; nil before the first try
+	tried    chan struct{} // closes when the first try has ended, either way
+}
+
+// waiter is one Await.
+type waiter struct {
+	page, token string
+	ended       chan store.Outcome // has room for one: nobody waits for a waiter
+	look        chan struct{}      // something happened to the page, or to the line
+}
+
+type watcher struct{ obey func(store.Event) }
+
+func newBell(s *Store, id string) *bell {
+	return &bell{
+		store: s, id: id,
+		waiters: make(map[*waiter]struct{}), watchers: make(map[*watcher]struct{}),
+		acks: make(map[uint64]chan struct{}), tried: make(chan struct{}),
+	}
+}
+
+func (b *bell) message(m message) []byte {
+	m.From = b.id
+	raw, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // of plain fields: cannot be
+	}
+	return raw
+}
+
+func (b *bell) wait(page, token string) *waiter {
+	w := &waiter{page: page, token: token, ended: make(chan store.Outcome, 1), look: make(chan struct{}, 1)}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiters[w] = struct{}{}
+	return w
+}
+
+func (b *bell) leave(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.waiters, w)
+}
+
+// poll is how long a waiter trusts the bell before it looks for itself; jittered, as many began at once.
+func (b *bell) poll() time.Duration { return 400*time.Millisecond + rand.N(200*time.Millisecond) }
+
+// listen keeps the line until ctx ends.
+func (b *bell) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		b.broken(b.line(ctx))
+		select {
+		case <-time.After(quiet/2 + rand.N(quiet/2)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// line subscribes and hears until something breaks it. A reply cut in two by a time-out leaves the stream out of
+// step; that reads as an error next, and the line is made anew.
+func (b *bell) line(ctx context.Context) error {
+	own := b.store.replica(b.id)
+	dial, cancel := context.WithTimeout(ctx, b.store.timeout)
+	defer cancel()
+	sub := b.store.client.Subscribe(dial, b.store.channel(), own)
+	defer func() { _ = sub.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = sub.Close() })
+	defer stop()
+	for asked := false; ; {
+		got, err := sub.ReceiveTimeout(ctx, quiet)
+		var late net.Error
+		switch {
+		case err == nil:
+			asked = false
+		case asked || !errors.As(err, &late) || !late.Timeout():
+			return err
+		default:
+			if err := sub.Ping(ctx); err != nil {
+				return err
+			}
+			asked = true
+			continue
+		}
+		switch m := got.(type) {
+		case *redis.Subscription:
+			if m.Channel == own { // the second of the two
+				b.healed()
+			}
+		case *redis.Message:
+			b.hear(m.Payload)
+		}
+	}
+}
+
+// broken: what was heard may be incomplete from now on, so whoever waits looks, and watchers are told.
+func (b *bell) broken(err error) {
+	b.mu.Lock()
+	was := b.up
+	b.up, b.broke = false, err
+	b.firstTry()
+	b.mu.Unlock()
+	if was {
+		b.tell(store.Event{Kind: store.Silence})
+		b.look(func(*waiter) bool { return true })
+	}
+}
+
+func (b *bell) healed() {
+	b.mu.Lock()
+	b.up, b.broke, b.numbers = true, nil, make(map[string]int64)
+	b.firstTry()
+	b.mu.Unlock()
+	b.tell(store.Event{Kind: store.Healed})
+	b.look(func(*waiter) bool { return true })
+}
+
+func (b *bell) firstTry() {
+	select {
+	case <-b.tried:
+	default:
+		close(b.tried)
+	}
+}
+
+// hear takes one message. What it cannot read is from another version, or from a stranger.
+func (b *bell) hear(payload string) {
+	part := strings.SplitN(payload, "|", 7)
+	if len(part) != 7 || part[0] != "B1" {
+		return
+	}
+	number, err := strconv.ParseInt(part[2], 10, 64)
+	at, err2 := strconv.ParseUint(part[3], 10, 64)
+	var m message
+	if err != nil || err2 != nil || json.Unmarshal([]byte(part[6]), &m) != nil {
+		return
+	}
+	if m.Ack != 0 {
+		b.acknowledged(m.Ack)
+		return
+	}
+	if b.gap(part[1], number) {
+		b.tell(store.Event{Kind: store.Silence})
+		b.tell(store.Event{Kind: store.Healed})
+		b.look(func(*waiter) bool { return true })
+	}
+	if m.Token != "" {
+		out := parseOutcome(part[4])
+		if out.End == store.Filled {
+			out.Taken = at
+		}
+		b.ended(m.Token, out)
+	}
+	if part[5] == "1" {
+		for _, k := range m.Keys {
+			b.tell(store.Event{Kind: store.Replaced, Key: k.key()})
+		}
+	}
+	if m.Purge != nil {
+		b.purged(m.From, *m.Purge, at)
+	}
+}
+
+// gap reports whether rings between the last one heard and this were lost. Redis numbers them, so they come in order.
+// One that it could not number is 0.
+func (b *bell) gap(counter string, number int64) bool {
+	if number == 0 {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last, known := b.numbers[counter]
+	b.numbers[counter] = number
+	return known && number != last+1
+}
+
+func (b *bell) ended(token string, out store.Outcome) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.waiters {
+		if w.token == token {
+			select {
+			case w.ended <- out:
+			default:
+			}
+		}
+	}
+}
+
+// look wakes waiters to look for themselves.
+func (b *bell) look(match func(*waiter) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.waiters {
+		if match(w) {
+			select {
+			case w.look <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// purged revokes the leases here that the purge covers, and rings back once the watchers have obeyed. A lease taken after
+// the purge is not its business, though it may be heard of before.
+func (b *bell) purged(from string, p purgeNote, at uint64) {
+	sel := p.selector()
+	b.store.leases.lose(func(_ string, h *held) bool {
+		return h.taken <= at && (sel.All || h.page == sel.Page)
+	})
+	b.look(func(w *waiter) bool { return sel.All || w.page == sel.Page })
+	b.tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: p.Mode})
+	s := b.store
+	s.spawn(func() {
+		ctx, cancel := context.WithTimeout(s.life, s.timeout)
+		defer cancel()
+		// Unheard it costs the purger its patience, no more.
+		_ = s.client.Publish(ctx, s.replica(from), "B1||0|0||0|"+string(b.message(message{Ack: p.ID}))).Err()
+	})
+}
+
+func (b *bell) tell(e store.Event) {
+	b.mu.Lock()
+	watchers := make([]*watcher, 0, len(b.watchers))
+	for w := range b.watchers {
+		watchers = append(watchers, w)
+	}
+	b.mu.Unlock()
+	for _, w := range watchers {
+		w.obey(e)
+	}
+}
+
+func (b *bell) acknowledged(id uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ack := b.acks[id]; ack != nil {
+		select {
+		case ack <- struct{}{}:
+		default:
+		}
+	}
+}

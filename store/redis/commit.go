@@ -1,0 +1,133 @@
+package redis
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"weir/policy"
+	"weir/store"
+)
+
+// merges is how often a commit reads the signpost again because another was written meanwhile. Each time somebody's
+// commit went through, so they all do.
+const merges = 64
+
+// Commit stages a large body, and then writes everything in one step. A signpost is written as the last one seen with
+// one line more; was there another by then, the step says which, and nothing was written.
+func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write) error {
+	if write.Key.Primary != lease.Key.Primary || (write.Variant != nil && write.Sign.Primary != lease.Key.Primary) {
+		return about("commit", lease.Key, errors.New("another page's key"))
+	}
+	if lost(lease) {
+		return about("commit", lease.Key, store.ErrLost)
+	}
+	d := draft{names: s.of(write.Key), entry: write.Entry, token: lease.Token, keep: min(write.Keep, longest)}
+	e := *write.Entry
+	e.Key, e.Stored = write.Key, s.clock.toStore(e.Stored)
+	e.Leased = lease.Taken
+	head, err := store.EncodeHead(&e, bodySize(e.Body))
+	if err != nil {
+		// Not fit to be kept, which is nobody's failure: there is just nothing to keep.
+		return s.Release(ctx, lease, store.Outcome{End: store.Lapsed})
+	}
+	p, inline, err := s.stage(ctx, d)
+	if err != nil {
+		s.drop(ctx, d.names, p)
+		return about("commit", lease.Key, err)
+	}
+	written, err := s.put(ctx, lease, write, p.append(append(head, inline...)))
+	switch {
+	case errors.Is(err, store.ErrLost):
+		s.leases.loseToken(lease.Token)
+		s.drop(ctx, d.names, p)
+	case errors.Is(err, store.ErrReadOnly):
+		s.drop(ctx, d.names, p)
+	case err == nil:
+		s.leases.forget(lease.Token)
+		s.retire(ctx, d.names, written.replaced)
+		if write.Variant != nil {
+			s.retire(ctx, s.of(write.Sign), written.replacedSign)
+		}
+	}
+	// After any other error nobody knows whether it was written: the segments run out by themselves if not.
+	return about("commit", lease.Key, err)
+}
+
+// written is what a commit replaced: the ends of values.
+type written struct{ replaced, replacedSign string }
+
+// put runs the commit step until the signpost it was made for is the one that is there.
+func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, value []byte) (written, error) {
+	n, l := s.of(write.Key), s.of(lease.Key)
+	keys := []string{n.head, l.lease, n.page, n.all, l.fail, n.bell}
+	m := message{Token: lease.Token, Keys: []messageKey{keyOf(write.Key)}}
+	keep := max(millis(min(write.Keep, longest)), 1)
+	if write.Variant != nil {
+		keys = append(keys, s.of(write.Sign).head)
+		m.Keys = append(m.Keys, keyOf(write.Sign))
+	}
+	args := []any{lease.Token, lease.Taken, filled(), s.channel(), s.bell.message(m), value, keep}
+	there := ""
+	for range merges {
+		call := args
+		if write.Variant != nil {
+			sign, err := s.sign(write, there)
+			if err != nil {
+				return written{}, err
+			}
+			call = append(args[:len(args):len(args)], sign, keep, digest(there))
+		}
+		r, err := s.run(ctx, s.steps.commit, keys, call...)
+		if err != nil {
+			return written{}, err
+		}
+		switch r.text(0) {
+		case "done":
+			return written{r.text(1), r.text(2)}, nil
+		case "lost":
+			return written{}, store.ErrLost
+		case "refused":
+			return written{}, fmt.Errorf("%w: %s", store.ErrReadOnly, r.text(1))
+		}
+		there = r.text(1)
+	}
+	return written{}, fmt.Errorf("%w: the signpost changed %d times", store.ErrUnavailable, merges)
+}
+
+// sign is the value of the signpost that is there with the write's line added. One that cannot be read is begun anew.
+func (s *Store) sign(write store.Write, there string) ([]byte, error) {
+	var old policy.Stored
+	if there != "" {
+		if e, _, err := store.DecodeHead([]byte(there), write.Sign); err == nil {
+			old = s.clock.toLocal(e.Stored)
+		}
+	}
+	e := store.Entry{Key: write.Sign, Stored: s.clock.toStore(policy.AddVariant(old, *write.Variant))}
+	head, err := store.EncodeHead(&e, 0)
+	if err != nil {
+		return nil, err
+	}
+	p := plan{}
+	if e.Kind == policy.Marker {
+		p.why = e.Why
+	}
+	return p.append(head), nil
+}
+
+func digest(value string) string {
+	if value == "" {
+		return ""
+	}
+	d := sha1.Sum([]byte(value))
+	return hex.EncodeToString(d[:])
+}
+
+func bodySize(b store.Body) int64 {
+	if b == nil {
+		return 0
+	}
+	return b.Size()
+}

@@ -1,0 +1,204 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"weir/policy"
+	"weir/store"
+)
+
+// Store is a store.Store on Redis.
+type Store struct {
+	client redis.UniversalClient // small commands
+	bulk   redis.UniversalClient // segments
+	steps  scripts
+	layout
+	clock   clock
+	breaker breaker
+	bell    *bell
+	leases  leases
+	timeout time.Duration
+	replies time.Duration // how long a purge waits for replicas to ring back (R11)
+	mode    string
+	waiting atomic.Int64
+
+	life   context.Context // ends with Close
+	end    context.CancelFunc
+	mu     sync.Mutex // guards closed, and that nothing is started after it
+	closed bool
+	work   sync.WaitGroup
+}
+
+// Open makes a store. It asks nothing of Redis: whether it is there, Check tells.
+func Open(c Config) (*Store, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	options, err := c.options()
+	if err != nil {
+		return nil, err
+	}
+	// The library would print each failed dial to stderr, several a second; our errors say the same.
+	logging.Disable()
+	steps, err := loadScripts()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{
+		client: redis.NewUniversalClient(options), bulk: redis.NewUniversalClient(bulk(*options)),
+		steps: steps, layout: layout{prefix: c.Prefix, db: c.DB, cluster: c.Mode == "cluster"},
+		timeout: c.Timeout, replies: 50 * time.Millisecond, mode: c.Mode,
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.breaker = breaker{every: c.Timeout, probe: func() error {
+		ctx, cancel := context.WithTimeout(s.life, s.timeout)
+		defer cancel()
+		return s.client.Ping(ctx).Err()
+	}}
+	s.bell = newBell(s, rand.Text())
+	s.spawn(func() { s.bell.listen(s.life) })
+	return s, nil
+}
+
+// Close ends everything; who waits learns ErrUnavailable. Leases still held are left to run out.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	s.leases.stop()
+	err := errors.Join(s.client.Close(), s.bulk.Close())
+	s.work.Wait()
+	return err
+}
+
+// spawn starts a goroutine that Close waits for.
+func (s *Store) spawn(work func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.work.Go(work)
+	}
+}
+
+// Peek finds nothing: this store has no memory of its own.
+func (s *Store) Peek(policy.Key) (*store.Entry, bool) { return nil, false }
+
+// Waiting is how many exchanges wait for another replica's fill.
+func (s *Store) Waiting() int64 { return s.waiting.Load() }
+
+// Check reports whether Redis answers, breaker or not.
+func (s *Store) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		return fmt.Errorf("check: %w: %w", store.ErrUnavailable, err)
+	}
+	return nil
+}
+
+// run runs an atomic step, whose reply begins with the store's time, and answers the rest of it.
+func (s *Store) run(ctx context.Context, step *redis.Script, keys []string, args ...any) (reply, error) {
+	if s.life.Err() != nil {
+		return nil, fmt.Errorf("%w: closed", store.ErrUnavailable)
+	}
+	if !s.breaker.closed() {
+		return nil, fmt.Errorf("%w: not tried", store.ErrUnavailable)
+	}
+	short, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	asked := time.Now()
+	got, err := step.Run(short, s.client, keys, args...).Slice()
+	answered := time.Now()
+	if err == nil && len(got) == 0 {
+		err = errors.New("empty reply")
+	}
+	if err != nil {
+		err = sentinel(ctx, err)
+		if errors.Is(err, errFault) && s.breaker.fault() {
+			s.spawn(func() { s.breaker.heal(s.life) })
+		}
+		return nil, err
+	}
+	s.breaker.fine()
+	r := reply(got)
+	s.clock.learn(asked, answered, r.int(0))
+	return r[1:], nil
+}
+
+// reply is a script's, none of whose types is believed.
+type reply []any
+
+func (r reply) int(i int) int64 {
+	if i >= len(r) {
+		return 0
+	}
+	n, _ := r[i].(int64)
+	return n
+}
+
+func (r reply) text(i int) string {
+	if i >= len(r) {
+		return ""
+	}
+	s, _ := r[i].(string)
+	return s
+}
+
+// errFault marks what the breaker counts, under ErrUnavailable.
+var errFault = errors.New("no answer")
+
+// sentinel makes a client library's error one of the contract's. What ended because the caller's context did is the
+// caller's; the context of the command itself, which is shorter, is not asked.
+func sentinel(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil {
+		return cause
+	}
+	// The connection's deadline may be noticed before the context's timer fires.
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		return context.DeadlineExceeded
+	}
+	var answer redis.Error
+	switch {
+	case errors.Is(err, store.ErrUnavailable):
+		return err
+	case refusesWrites(err.Error()):
+		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
+	case errors.As(err, &answer) && !redis.IsLoadingError(err) && !redis.IsMasterDownError(err) && !redis.IsClusterDownError(err),
+		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return fmt.Errorf("%w: %w: %w", store.ErrUnavailable, errFault, err)
+}
+
+// refusesWrites tells "I answer, but take nothing" from "I am not well".
+func refusesWrites(message string) bool {
+	for _, prefix := range []string{"OOM ", "READONLY ", "MISCONF ", "NOREPLICAS "} {
+		if strings.HasPrefix(message, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// about names the verb and the key in an error.
+func about(verb string, key policy.Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", verb, strings.TrimSpace(key.Primary+" "+key.Variant), err)
+}

@@ -1,0 +1,83 @@
+-- Writes an entry, and the signpost to it, and ends the lease; or does nothing at all.
+-- KEYS: head lease page-note all-note failure bell [signpost]
+-- ARGV: token taken outcome channel message  entry keep(ms)  [signpost keep(ms) SHA-1 of the one it was made from, '' of none]
+-- Answers 'lost', 'sign' and the signpost that is there, 'refused' and why, or 'done' and what the entry and the
+-- signpost replaced (the ends of their values, which name the segments).
+local token, taken = ARGV[1], tonumber(ARGV[2])
+local now = clock()
+local got = read()
+local hard, _, _, newest = notes(got[3], got[4])
+local kept, held, over = entry(got[1]), lease(got[2]), ended(got[2])
+local filled = ARGV[3]
+
+if over and over.token == token and over.outcome == filled then
+  return { now, 'done' }
+end
+local mine = held and held.token == token
+if mine then
+  taken = held.taken -- the holder may not know it: its take was never answered
+end
+local absent = not mine and not held and not over
+if absent and kept and kept.leased == taken then -- the same, so long ago that the tombstone is gone
+  return { now, 'done' }
+end
+-- A lease merely absent (FLUSHDB, eviction) may be retaken by its commit (R14), but nothing leased later is undone.
+if taken <= newest or (kept and kept.leased > taken) or not (mine or (absent and taken > 0)) then
+  if mine then
+    tombstone(KEYS[2], taken, lapsed, token)
+    ring(KEYS[6], ARGV[4], taken, lapsed, 0, ARGV[5])
+  end
+  return { now, 'lost' }
+end
+
+local sign
+if KEYS[7] then
+  sign = entry(got[7])
+  local there = sign and sign.kind == SIGNPOST and sign.leased > hard
+  if ARGV[10] ~= (there and redis.sha1hex(sign.raw) or '') then
+    return { now, 'sign', there and sign.raw or '' }
+  end
+  if there then
+    ARGV[9] = math.max(ARGV[9], redis.call('PTTL', KEYS[7]))
+  end
+end
+
+local function stamped(raw)
+  return raw:sub(1, 30) .. struct.pack('>I8', taken) .. raw:sub(39)
+end
+local function later(at, a, b)
+  return moment(a, at) > moment(b, at) and a:sub(at, at + 7) or b:sub(at, at + 7)
+end
+local function put(key, value, ms)
+  local set = redis.pcall('SET', key, stamped(value), 'PX', ms)
+  return set.err
+end
+
+local err
+local alive = kept and kept.leased > hard
+local marks = alive and ARGV[6]:byte(6) == MARKER
+  and later(39, kept.raw, ARGV[6]) .. later(47, kept.raw, ARGV[6])
+local lends = marks and kept.kind ~= MARKER
+if lends then
+  local set = redis.pcall('SETRANGE', KEYS[1], 38, marks)
+  err = type(set) == 'table' and set.err
+  if not err then -- the reason lies under the head's checksum, so a lent one goes to the end of the value
+    redis.call('SETRANGE', KEYS[1], #kept.raw - 1, ARGV[6]:sub(-1))
+  end
+elseif marks then
+  err = put(KEYS[1], ARGV[6]:sub(1, 38) .. marks .. ARGV[6]:sub(55), math.max(ARGV[7], redis.call('PTTL', KEYS[1])))
+else
+  err = put(KEYS[1], ARGV[6], ARGV[7])
+end
+if err then
+  return { now, 'refused', err }
+end
+if KEYS[7] then
+  put(KEYS[7], ARGV[8], ARGV[9])
+end
+redis.call('DEL', KEYS[5])
+tombstone(KEYS[2], taken, filled, token)
+if alive or sign or (mine and held.waited) then
+  ring(KEYS[6], ARGV[4], taken, filled, (alive or sign) and 1 or 0, ARGV[5])
+end
+return { now, 'done', kept and not lends and kept.raw:sub(-tail) or '', sign and sign.raw:sub(-tail) or '' }

@@ -1,0 +1,86 @@
+-- What all scripts know. layout.go puts its constants in front (longest, ended_for, tail, lapsed) and has the formats;
+-- the places in an entry are those of store/encoding.go. Moments are µs, which doubles hold exactly until 2255.
+
+local ANSWER, PART, SIGNPOST, MARKER = 0, 1, 2, 3
+
+-- Redis freezes the time for a script's whole run.
+local function clock()
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+-- MGET, unlike GET, answers nothing instead of failing when a stranger keeps a list or a hash under our name.
+local function read()
+  return redis.call('MGET', unpack(KEYS))
+end
+
+local function moment(raw, at)
+  return struct.unpack('>I8', raw, at)
+end
+
+local function entry(raw)
+  if not raw or #raw < 62 or raw:sub(1, 4) ~= 'WEIR' or raw:byte(5) ~= 1 then
+    return nil
+  end
+  return { raw = raw, kind = raw:byte(6), fresh = moment(raw, 7), rescue = moment(raw, 23), leased = moment(raw, 31) }
+end
+
+local function lease(raw)
+  local class, waited, taken, holder, token = (raw or ''):match('^L1|(%d)|(%d)|(%d+)|([^|]*)|(.*)$')
+  return token and { raw = raw, class = class, waited = waited == '1', taken = tonumber(taken), token = token }
+end
+
+local function ended(raw)
+  local taken, outcome, token = (raw or ''):match('^E1|(%d+)|([^|]*)|(.*)$')
+  return token and { taken = tonumber(taken), outcome = outcome, token = token }
+end
+
+local function note(raw)
+  local hard, soft, validate = (raw or ''):match('^N1|(%d+)|(%d+)|(%d+)$')
+  return { tonumber(hard) or 0, tonumber(soft) or 0, tonumber(validate) or 0 }
+end
+
+-- What the page's own note and everybody's say together, and the latest of it, which leases are compared with.
+local function notes(page, all)
+  local a, b = note(page), note(all)
+  local hard, soft, validate = math.max(a[1], b[1]), math.max(a[2], b[2]), math.max(a[3], b[3])
+  return hard, soft, validate, math.max(hard, soft, validate)
+end
+
+-- Under OOM a SET is refused, unless the script has written already: deleting first makes room for the little that
+-- must get through, and when even that fails nothing is what the key should hold.
+local function must_set(key, value, ms)
+  redis.call('DEL', key)
+  redis.call('SET', key, value, 'PX', ms)
+end
+
+local function tombstone(key, taken, outcome, token)
+  must_set(key, table.concat({ 'E1', int(taken), outcome, token }, '|'), ended_for)
+end
+
+-- Waiting is marked in the lease, so that its end rings; a better class promotes it (R26). SETRANGE keeps the TTL.
+local function join(key, held, class)
+  if class and class < held.class then
+    redis.pcall('SETRANGE', key, 3, class)
+  end
+  if not held.waited then
+    redis.pcall('SETRANGE', key, 5, '1')
+  end
+end
+
+-- The number is the server's, so that all hear the same order and a gap is a gap. A bell that is refused (OOM, an
+-- ACL) fails nothing: who waits also polls. At is the taken of the lease that ended, or the date of the purge.
+local function ring(counter, channel, at, outcome, replaced, message)
+  local n = redis.pcall('INCR', counter)
+  if type(n) == 'number' then
+    redis.call('PEXPIRE', counter, longest)
+  else
+    n = 0
+  end
+  local heard = redis.pcall('PUBLISH', channel, table.concat({ 'B1', counter, n, int(at), outcome, replaced, message }, '|'))
+  return type(heard) == 'number' and heard or 0
+end

@@ -1,0 +1,55 @@
+-- Answers the entry; grants the lease, or says who holds it, or which failure is remembered.
+-- KEYS: head lease page-note all-note failure
+-- ARGV: token holder ttl(ms; 0: look only) at(µs) class despite(0|1) broken(SHA-1 of a head the client could not use)
+local token, holder, ttl, at, class = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local now = clock()
+local got = read()
+local hard, soft, validate, newest = notes(got[3], got[4])
+local kept, held, over = entry(got[1]), lease(got[2]), ended(got[2])
+
+-- Leases of one key are told apart, and compared with notes and entries, by when they were taken: always later than
+-- anything before, even when the clock was set back.
+local taken = math.max(now, newest + 1)
+if kept then taken = math.max(taken, kept.leased + 1) end
+if over then taken = math.max(taken, over.taken + 1) end
+
+if kept and (kept.leased <= hard or (ARGV[7] ~= '' and redis.sha1hex(kept.raw) == ARGV[7])) then
+  kept = nil
+end
+if held and held.taken <= newest then -- revoked by a purge
+  held = nil
+end
+local dated = kept and kept.leased <= soft and soft or 0
+local bound = kept and kept.leased <= validate and validate or 0
+-- A signpost is never filled itself: whoever follows it asks for a variant.
+local enough = kept and (kept.kind == SIGNPOST or (kept.fresh > at and dated == 0 and bound == 0))
+local stands_in = kept and (kept.kind == ANSWER or kept.kind == PART) and kept.rescue > now and bound == 0
+
+local reply = { now, kept and kept.raw or false, dated, bound, 0, held and held.raw or false, false, 0, false }
+if ttl == 0 then
+  return reply
+end
+if held and held.token == token then -- asked again
+  redis.pcall('PEXPIRE', KEYS[2], ttl)
+  reply[5], reply[6] = held.taken, false
+  return reply
+end
+if enough then
+  return reply
+end
+if held then
+  join(KEYS[2], held, class)
+  return reply
+end
+local outcome = (got[5] or ''):match('^F1|(.*)$')
+if outcome and stands_in and ARGV[6] == '0' then
+  reply[7], reply[8] = outcome, redis.call('PTTL', KEYS[5])
+  return reply
+end
+local set = redis.pcall('SET', KEYS[2], table.concat({ 'L1', class, '0', int(taken), holder, token }, '|'), 'PX', ttl)
+if set.err then
+  reply[9] = set.err
+else
+  reply[5] = taken
+end
+return reply
