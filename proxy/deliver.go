@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir/policy"
+	"weir/store"
 )
 
 // content is an answer before the client's conditionals, range and method are applied to it.
@@ -74,11 +75,7 @@ func (x *exchange) fromFill(d policy.Decision) {
 			h.Set("Age", strconv.FormatInt(age, 10))
 		}
 	}
-	size := r.Length
-	if x.r.Method == "HEAD" && size < 0 {
-		size = 0
-	}
-	x.send(content{status: r.Response.Status, stored: r.Admission.Stored, size: size, body: fillSource{x}})
+	x.send(content{status: r.Response.Status, stored: r.Admission.Stored, size: r.Length, body: fillSource{x}})
 	if x.mine && !x.report.Aborted {
 		for name, values := range r.Trailer {
 			h[name] = values
@@ -130,10 +127,9 @@ func (x *exchange) send(c content) {
 
 // whole writes all of it.
 func (x *exchange) whole(c content) {
-	h := x.w.Header()
 	bodiless := c.status == http.StatusNoContent || c.status == http.StatusNotModified
-	if c.size >= 0 && !bodiless && (x.r.Method != "HEAD" || h.Get("Content-Length") == "") && !(x.r.Method == "HEAD" && x.fill != nil) {
-		h.Set("Content-Length", strconv.FormatInt(c.size, 10))
+	if c.size >= 0 && !bodiless {
+		x.w.Header().Set("Content-Length", strconv.FormatInt(c.size, 10))
 	}
 	x.head(c.status)
 	if !bodiless {
@@ -208,14 +204,21 @@ func (x *exchange) broken(err error) {
 	panic(http.ErrAbortHandler)
 }
 
-// entrySource reads a stored body, a piece at a time.
+// entrySource reads a stored body. What lies in memory is written as it lies there; the rest comes a piece at a time.
 type entrySource struct{ x *exchange }
 
 func (s entrySource) copy(w io.Writer, span policy.Span) error {
-	body := s.x.entry.Body
+	if held, ok := s.x.entry.Body.(store.Bytes); ok {
+		for p := range held.Pieces(span) {
+			if _, err := w.Write(p); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	buf := make([]byte, min(span.Len(), piece))
 	for off := span.Start; off < span.End; {
-		n, err := body.ReadAt(s.x.r.Context(), buf[:min(int64(len(buf)), span.End-off)], off)
+		n, err := s.x.entry.Body.ReadAt(s.x.r.Context(), buf[:min(int64(len(buf)), span.End-off)], off)
 		if n == 0 && err != nil {
 			return err
 		}

@@ -68,10 +68,8 @@ func (x *exchange) run() {
 func (x *exchange) end() {
 	p := recover()
 	x.leave()
-	x.h.exchanges.Add(-1)
-	if p != nil {
-		x.report.Aborted = true
-	}
+	defer x.h.exchanges.Add(-1)
+	x.report.Aborted = x.report.Aborted || p != nil
 	if p != nil && p != http.ErrAbortHandler {
 		x.report.Reason, x.report.Err = policy.Panicked, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		if !x.w.wrote {
@@ -81,6 +79,7 @@ func (x *exchange) end() {
 			p = http.ErrAbortHandler // the stack is in the report; the connection must not end cleanly
 		}
 	}
+	x.w.settle()
 	x.report.Duration = time.Since(x.report.Time)
 	x.h.observer.Exchange(x.report)
 	if p != nil {

@@ -23,6 +23,7 @@ type writer struct {
 	control *http.ResponseController
 	report  *Report
 	wrote   bool // the final head is out: what follows can only be body, or an abort
+	pressed bool // a write deadline is set
 }
 
 // Unwrap lets http.ResponseController reach Flush and Hijack.
@@ -48,6 +49,7 @@ func (w *writer) Write(p []byte) (n int, err error) {
 		var m int
 		// Not supported by a recorder in a test: then there is no slow client either.
 		_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
+		w.pressed = true
 		m, err = w.ResponseWriter.Write(p[:min(len(p), piece)])
 		n, p = n+m, p[m:]
 	}
@@ -69,9 +71,11 @@ func (w *writer) interim(i fill.Interim) {
 	}
 }
 
-// settle takes the deadlines off a connection that goes on to its next request.
+// settle takes the deadline off a connection that goes on to its next request.
 func (w *writer) settle() {
-	_ = w.control.SetWriteDeadline(time.Time{})
+	if w.pressed {
+		_ = w.control.SetWriteDeadline(time.Time{})
+	}
 }
 
 // patient is a request's body whose sender may pause for readPatience at most. The deadline is taken off at the end:

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"io"
+	"iter"
 
 	"weir/policy"
 )
@@ -19,6 +20,20 @@ func (b Bytes) Size() int64 {
 }
 
 func (b Bytes) Spans() []policy.Span { return []policy.Span{{Start: 0, End: b.Size()}} }
+
+// Pieces are the bytes of a span as they lie in memory; nobody writes to them.
+func (b Bytes) Pieces(span policy.Span) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		at := int64(0)
+		for _, seg := range b {
+			from, to := max(span.Start-at, 0), min(span.End-at, int64(len(seg)))
+			if from < to && !yield(seg[from:to]) {
+				return
+			}
+			at += int64(len(seg))
+		}
+	}
+}
 
 func (b Bytes) ReadAt(_ context.Context, p []byte, off int64) (n int, err error) {
 	for _, s := range b {

@@ -226,9 +226,10 @@ func (f *Fill) renew() {
 	}
 }
 
+// release gives the lease back. It ends with the store's own deadline, not with the fill's context: a drain releases too.
 func (f *Fill) release(out store.Outcome) {
 	f.ended = true
-	if err := f.table.options.Store.Release(f.table.ctx, *f.lease, out); err != nil {
+	if err := f.table.options.Store.Release(context.WithoutCancel(f.ctx), *f.lease, out); err != nil {
 		f.report.StoreFault = "release"
 	}
 }
@@ -236,7 +237,7 @@ func (f *Fill) release(out store.Outcome) {
 // commit writes, and reports how it went. A refused write harms nobody: those aboard are served all the same.
 func (f *Fill) commit(w store.Write) {
 	f.ended = true
-	err := f.table.options.Store.Commit(f.table.ctx, *f.lease, w)
+	err := f.table.options.Store.Commit(context.WithoutCancel(f.ctx), *f.lease, w)
 	switch {
 	case err == nil:
 		return

@@ -3,7 +3,6 @@ package fill
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -281,20 +280,18 @@ func (t *Table) Gauges() (fills, bytes, dropped int64) {
 // Drain lets fills end until ctx does; what is left then is given up, its leases released.
 func (t *Table) Drain(ctx context.Context) error {
 	ended := make(chan struct{})
-	go func() { t.running.Wait(); close(ended) }()
+	go func() {
+		t.running.Wait()
+		close(ended)
+	}()
 	select {
 	case <-ended:
 		t.stop()
 		return nil
 	case <-ctx.Done():
 	}
-	t.mu.Lock()
-	for _, f := range t.fills {
-		f.cancel(errors.New("draining"))
-	}
-	t.mu.Unlock()
-	<-ended
 	t.stop()
+	<-ended
 	return ctx.Err()
 }
 

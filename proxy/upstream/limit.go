@@ -69,11 +69,19 @@ func (u *Upstream) Enter(ctx context.Context, _ policy.Class) (*Slot, error) {
 	return &Slot{u: u}, nil
 }
 
-// Do asks. Every request that goes out is counted, those that http.Transport repeats by itself included: it does so
+// Do asks; a member that cannot be reached has the next one asked, as long as there is no body to send again. Every request that goes out is counted, those that http.Transport repeats by itself included: it does so
 // for GET, HEAD and OPTIONS without a body only, and only when a kept connection broke before any answer (R29).
 func (s *Slot) Do(req *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { s.u.requests.Add(1) }}
-	res, err := s.u.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(req.Context(), trace)))
+	req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
+	res, err := s.u.transport.RoundTrip(req)
+	for range len(s.u.members) - 1 {
+		if err == nil || FaultOf(err).Kind != policy.Refused || req.Body != nil {
+			break
+		}
+		s.u.elsewhere(req)
+		res, err = s.u.transport.RoundTrip(req)
+	}
 	if err != nil && req.Context().Err() == nil {
 		s.u.failures.Add(1)
 	}

@@ -94,7 +94,21 @@ func (u *Upstream) Close() {
 // Aim points a request at one of the members. Target is the path and query as they are to be sent, byte for byte:
 // they are part of the key, and two spellings must not become one on the way (RFC 3986 §6.2.2).
 func (u *Upstream) Aim(req *http.Request, target string) error {
-	m := u.members[u.next.Add(1)%uint64(len(u.members))]
+	return u.aim(req, target, u.members[u.next.Add(1)%uint64(len(u.members))])
+}
+
+// elsewhere points a request that one member could not be reached for at the next.
+func (u *Upstream) elsewhere(req *http.Request) {
+	for i, m := range u.members {
+		if m.Host == req.URL.Host && m.Scheme == req.URL.Scheme {
+			target := strings.TrimPrefix(req.URL.RequestURI(), strings.TrimSuffix(m.EscapedPath(), "/"))
+			_ = u.aim(req, target, u.members[(i+1)%len(u.members)]) // it unescaped a moment ago
+			return
+		}
+	}
+}
+
+func (u *Upstream) aim(req *http.Request, target string, m *url.URL) error {
 	path, query, _ := strings.Cut(target, "?")
 	path = strings.TrimSuffix(m.EscapedPath(), "/") + path
 	plain, err := url.PathUnescape(path)

@@ -267,3 +267,39 @@ func TestValidate(t *testing.T) {
 		}
 	}
 }
+
+// A member that refuses has the next one asked; the order is the members', and everybody gets an answer.
+func TestMembers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	var paths []string
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { paths = append(paths, r.RequestURI) }))
+	defer s.Close()
+	c := config("")
+	c.URLs = []string{"http://" + l.Addr().String() + "/dead", s.URL + "/alive"}
+	u, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	for range 4 {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", "http://x/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := u.Aim(req, "/a%2Fb?c"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := u.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+	}
+	if got := strings.Join(paths, " "); got != strings.TrimSpace(strings.Repeat(" /alive/a%2Fb?c", 4)) {
+		t.Errorf("asked for %s", got)
+	}
+}
