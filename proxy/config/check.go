@@ -29,6 +29,7 @@ func (c *Config) check(set places) Problems {
 	if c.Store.Kind != "memory" && c.Store.Kind != "redis" {
 		k.complain("store.kind", "%q is neither memory nor redis", c.Store.Kind)
 	}
+	k.room("store", reflect.TypeOf(c.Store), c.MemoryStore().Validate())
 	k.room("store.redis", reflect.TypeOf(c.Store.Redis), c.Store.Redis.Validate())
 	k.room("telemetry", reflect.TypeOf(c.Telemetry), c.Telemetry.Validate())
 	if len(c.Upstreams) == 0 && len(c.Routes) == 0 {

@@ -12,6 +12,7 @@ import (
 	"weir/proxy/admin"
 	"weir/proxy/telemetry"
 	"weir/proxy/upstream"
+	"weir/store/memory"
 	"weir/store/redis"
 )
 
@@ -84,6 +85,9 @@ func (c *Config) Proxy() proxy.Config {
 		MaxBody:        int64(c.Store.MaxBody),
 	}
 }
+
+// MemoryStore is the memory store's part.
+func (c *Config) MemoryStore() memory.Config { return memory.Config{MaxSize: int64(c.Store.MaxSize)} }
 
 // Required: without its store this replica does not want traffic.
 func (c *Config) Required() bool { return c.Store.Kind == "redis" && c.Store.Redis.Required }

@@ -1,0 +1,202 @@
+// Weir is an HTTP reverse-proxy cache. This file is its command tree; serve.go is the life of a replica.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir/proxy/admin"
+	"weir/proxy/config"
+	"weir/store"
+)
+
+//go:embed config.yaml
+var shipped []byte
+
+func main() {
+	if err := command().ExecuteContext(context.Background()); err != nil {
+		if !errors.Is(err, errSaid) {
+			fmt.Fprintln(os.Stderr, "weir:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+// errSaid: what went wrong has been printed already.
+var errSaid = errors.New("said")
+
+func command() *cobra.Command {
+	serve := serveCommand("serve", "Answer clients (what weir does without a command)")
+	root := serveCommand("weir", "An HTTP cache that keeps the herd off slow upstreams")
+	root.Args = nil // a word that is no command is told which are
+	root.Example = "  weir --upstream http://127.0.0.1:9000\n  weir serve --config weir.yaml"
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(serve, checkCommand(), configCommand(), purgeCommand(), versionCommand(), healthCommand())
+	return root
+}
+
+func serveCommand(name, short string) *cobra.Command {
+	c := &cobra.Command{Use: name, Short: short, Args: cobra.NoArgs}
+	s := source(c)
+	c.RunE = func(*cobra.Command, []string) error { return serve(*s, os.Stderr) }
+	return c
+}
+
+// source gives a command the flags that say where a configuration comes from.
+func source(c *cobra.Command) *config.Source {
+	s := &config.Source{Default: shipped}
+	f := c.Flags()
+	f.StringVarP(&s.File, "config", "c", "", "configuration `file` (default: config.yaml here, if there is one)")
+	f.StringVar(&s.Flags.Listen, "listen", "", "`address` for clients")
+	f.StringVar(&s.Flags.Admin, "admin", "", "`address` of the admin port")
+	f.StringVar(&s.Flags.Upstream, "upstream", "", "`url` of the one upstream; replaces upstreams and routes of the file")
+	f.StringVar(&s.Flags.TTL, "ttl", "", "with --upstream: `lifetime` of answers that name none")
+	f.StringVar(&s.Flags.Grace, "grace", "", "with --upstream: `time` a stale answer may be served while it is refreshed")
+	f.StringVar(&s.Flags.Redis, "redis", "", "`addresses` of the shared store, by commas")
+	f.StringVar(&s.Flags.LogLevel, "log-level", "", "debug, info, warn or error")
+	return s
+}
+
+func checkCommand() *cobra.Command {
+	c := &cobra.Command{Use: "check", Short: "Say whether a configuration is right, and everything that is wrong", Args: cobra.NoArgs}
+	s := source(c)
+	asJSON := c.Flags().Bool("json", false, "print as JSON")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		loaded, err := config.Load(*s)
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), err, map[string]any{"ok": err == nil, "problems": err})
+		}
+		if problems := (config.Problems)(nil); errors.As(err, &problems) {
+			mark := marks(os.Stdout)
+			for _, p := range problems {
+				fmt.Fprintln(c.OutOrStdout(), mark.bad+p.String()+mark.plain)
+			}
+			return errSaid
+		}
+		if err == nil {
+			fmt.Fprintln(c.OutOrStdout(), marks(os.Stdout).good+"ok"+marks(os.Stdout).plain+": "+loaded.Summary())
+		}
+		return err
+	}
+	return c
+}
+
+// colours are empty strings when nobody looks.
+type colours struct{ good, bad, plain string }
+
+func marks(f *os.File) colours {
+	if s, err := f.Stat(); err != nil || s.Mode()&os.ModeCharDevice == 0 || os.Getenv("NO_COLOR") != "" {
+		return colours{}
+	}
+	return colours{"\x1b[32m", "\x1b[31m", "\x1b[0m"}
+}
+
+func printJSON(w io.Writer, failed error, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil || failed == nil {
+		return err
+	}
+	return errSaid
+}
+
+func configCommand() *cobra.Command {
+	c := &cobra.Command{Use: "config", Short: "Print the configuration in force, every key of it; secrets are masked", Args: cobra.NoArgs}
+	s := source(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		loaded, err := config.Load(*s)
+		if err != nil {
+			return err
+		}
+		text, err := loaded.YAML()
+		fmt.Fprint(c.OutOrStdout(), string(text))
+		return err
+	}
+	return c
+}
+
+// client gives a command the flags that say which replica to ask.
+func client(c *cobra.Command) func() (admin.Client, error) {
+	s := &config.Source{Default: shipped}
+	c.Flags().StringVarP(&s.File, "config", "c", "", "the replica's configuration `file` (default: config.yaml here, if there is one)")
+	c.Flags().StringVar(&s.Flags.Admin, "admin", "", "`address` of its admin port")
+	return func() (admin.Client, error) {
+		a, err := config.AdminOf(*s)
+		return admin.Client{Address: a.Listen, Token: a.Token}, err
+	}
+}
+
+func purgeCommand() *cobra.Command {
+	c := &cobra.Command{Use: "purge URL", Short: "Forget a page: every variant, on every replica", Args: cobra.ExactArgs(1),
+		Example: "  weir purge http://www.example.com/catalogue/1\n  WEIR_ADMIN_TOKEN=secret weir purge --admin 10.0.0.7:8081 --soft https://www.example.com/"}
+	replica := client(c)
+	soft := c.Flags().Bool("soft", false, "keep it as stale: it may be served while it is refreshed, as grace allows")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ask, err := replica()
+		if err != nil {
+			return err
+		}
+		mode := store.Hard
+		if *soft {
+			mode = store.Soft
+		}
+		purged, err := ask.Purge(c.Context(), args[0], mode)
+		if err == nil {
+			fmt.Fprintf(c.OutOrStdout(), "purged %s (entries: about %d, replicas: %d)\n", args[0], max(purged.Estimate, 0), purged.Replicas)
+		}
+		return err
+	}
+	return c
+}
+
+// healthCommand is what a container's health check runs: there is no other program in the image.
+func healthCommand() *cobra.Command {
+	c := &cobra.Command{Use: "healthcheck", Short: "Exit 0 when the replica here wants traffic", Args: cobra.NoArgs, Hidden: true}
+	replica := client(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		ask, err := replica()
+		if err != nil {
+			return err
+		}
+		return ask.Ready(c.Context())
+	}
+	return c
+}
+
+func versionCommand() *cobra.Command {
+	c := &cobra.Command{Use: "version", Short: "Print which build this is", Args: cobra.NoArgs}
+	asJSON := c.Flags().Bool("json", false, "print as JSON")
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		b := build()
+		if *asJSON {
+			return printJSON(c.OutOrStdout(), nil, b)
+		}
+		fmt.Fprintln(c.OutOrStdout(), strings.TrimSpace(fmt.Sprintf("weir %s (%s) %s", b["version"], b["go"], b["revision"])))
+		return nil
+	}
+	return c
+}
+
+// build is what the linker knows.
+func build() map[string]string {
+	b := map[string]string{"version": "unknown"}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b["version"], b["go"] = info.Main.Version, info.GoVersion
+		for _, s := range info.Settings {
+			if strings.HasPrefix(s.Key, "vcs.") {
+				b[strings.TrimPrefix(s.Key, "vcs.")] = s.Value
+			}
+		}
+	}
+	return b
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weir/policy"
+	"weir/proxy"
+	"weir/proxy/admin"
+	"weir/proxy/config"
+	"weir/proxy/telemetry"
+	"weir/proxy/upstream"
+	"weir/store"
+	"weir/store/memory"
+	"weir/store/redis"
+)
+
+// replica is one process of ours, furnished from its configuration.
+type replica struct {
+	source    config.Source
+	config    *config.Config
+	telemetry *telemetry.Telemetry
+	log       *slog.Logger
+	store     store.Store
+	upstreams map[string]*upstream.Upstream
+	handler   *proxy.Handler
+	traffic   *http.Server
+	admin     *http.Server
+	leaving   atomic.Bool
+}
+
+func serve(s config.Source, stderr io.Writer) error {
+	c, err := config.Load(s)
+	if err != nil {
+		return err
+	}
+	t, err := telemetry.New(c.Telemetry, stderr)
+	if err != nil {
+		return err
+	}
+	slog.SetDefault(t.Logger()) // what libraries print by the log package is a line like any other
+	r := &replica{source: s, config: c, telemetry: t, log: t.Logger()}
+	defer r.close()
+	if err := r.furnish(); err != nil {
+		return err
+	}
+	return r.run()
+}
+
+// furnish builds the rooms, from the inside out.
+func (r *replica) furnish() (err error) {
+	if r.store, err = r.openStore(); err != nil {
+		return err
+	}
+	r.upstreams = map[string]*upstream.Upstream{}
+	for _, c := range r.config.Upstreams {
+		if r.upstreams[c.Name], err = upstream.New(c); err != nil {
+			return err
+		}
+	}
+	rules, err := policy.New(r.config.Policy())
+	if err != nil {
+		return err
+	}
+	r.handler = proxy.New(proxy.Options{
+		Policy: rules, Store: r.store, Upstreams: r.upstreams, Observer: r.telemetry, Config: r.config.Proxy(),
+	})
+	r.telemetry.Watch(telemetry.Sources{Gauges: r.handler.Gauges, Upstreams: r.stats, Store: r.kept()})
+	r.traffic, r.admin = r.trafficServer(), r.adminServer()
+	return nil
+}
+
+// openStore opens what the file names. A Redis that is away is a warning, unless the file says that it is required (decision 10).
+func (r *replica) openStore() (store.Store, error) {
+	if r.config.Store.Kind == "memory" {
+		return memory.New(r.config.MemoryStore()), nil
+	}
+	s, err := redis.Open(r.config.Store.Redis)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	switch err := s.Check(ctx); {
+	case err != nil && r.config.Required():
+		return nil, errors.Join(fmt.Errorf("store.redis is required and away: %w", err), s.Close())
+	case err != nil:
+		r.log.Warn("redis is away; this replica serves alone until it is back", "addresses", r.config.Store.Redis.Addresses, "fault", err.Error())
+	}
+	return s, nil
+}
+
+// kept counts what the memory store holds; nil with another store.
+func (r *replica) kept() func() (entries, bytes, evictions int64) {
+	m, ok := r.store.(*memory.Store)
+	if !ok {
+		return nil
+	}
+	return func() (int64, int64, int64) {
+		s := m.Stats()
+		return s.Entries, s.Bytes, s.Evictions
+	}
+}
+
+func (r *replica) stats() map[string]upstream.Stats {
+	all := make(map[string]upstream.Stats, len(r.upstreams))
+	for name, u := range r.upstreams {
+		all[name] = u.Stats()
+	}
+	return all
+}
+
+// trafficServer bounds what a client may make us wait for or remember before there is a request. The body's pace is
+// the handler's business: only it knows whether somebody reads.
+func (r *replica) trafficServer() *http.Server {
+	speaks := new(http.Protocols)
+	speaks.SetHTTP1(true)
+	speaks.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           r.closing(r.handler),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    32 << 10,
+		Protocols:         speaks,
+		ErrorLog:          slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// closing lets each connection end with its next answer once the replica leaves: Connection: close, GOAWAY in HTTP/2
+// (R32). A connection that idles is not cut: its client may be sending at that moment.
+func (r *replica) closing(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if r.leaving.Load() && req.Header.Get("Upgrade") == "" {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+func (r *replica) adminServer() *http.Server {
+	door := admin.New(admin.Options{
+		Config: r.config.Admin, Handler: r.handler, Store: r.store, Required: r.config.Required(),
+		Metrics: r.telemetry.Metrics(), Status: func() any { return r.stats() },
+		Draining: r.leaving.Load, Version: build()["version"],
+	})
+	return &http.Server{
+		Handler:     door,
+		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 32 << 10,
+		ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+	}
+}
+
+// run serves until a signal ends it or a listener fails.
+func (r *replica) run() error {
+	hup, term := make(chan os.Signal, 1), make(chan os.Signal, 2)
+	signal.Notify(hup, syscall.SIGHUP)
+	signal.Notify(term, syscall.SIGTERM, os.Interrupt)
+	traffic, err := listen("listen", r.config.Listen)
+	if err != nil {
+		return err
+	}
+	defer traffic.Close()
+	door, err := listen("admin.listen", r.config.Admin.Listen)
+	if err != nil {
+		return err
+	}
+	defer door.Close()
+	r.announce(traffic.Addr(), door.Addr())
+	g, ctx := errgroup.WithContext(context.Background())
+	g.Go(func() error { return serveOn(r.traffic, traffic) })
+	g.Go(func() error { return serveOn(r.admin, door) })
+	g.Go(func() error { return r.obey(ctx, hup, term) })
+	return g.Wait()
+}
+
+func listen(key, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s: %s is in use: end what listens there, or choose another (--%s)", key, address, map[string]string{"listen": "listen", "admin.listen": "admin"}[key])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", key, err)
+	}
+	return l, nil
+}
+
+func serveOn(s *http.Server, l net.Listener) error {
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// announce says where the replica is, what it stands before, and what a newcomer may wonder about.
+func (r *replica) announce(traffic, door net.Addr) {
+	r.log.Info("listening", "listen", traffic.String(), "admin", door.String(), "upstreams", r.config.Targets(),
+		"store", r.config.Store.Kind, "version", build()["version"])
+	if names := r.config.WithoutLifetime(); len(names) > 0 {
+		r.log.Info("answers that state no lifetime are not kept on these routes; cache.ttl (or --ttl) gives them one", "routes", names)
+	}
+}
+
+func (r *replica) obey(ctx context.Context, hup, term <-chan os.Signal) error {
+	for {
+		select {
+		case <-hup:
+			r.reload()
+		case s := <-term:
+			r.log.Info("draining", "signal", s.String(), "lame_duck", r.config.Drain.LameDuck.String(), "timeout", r.config.Drain.Timeout.String())
+			return r.leave(term)
+		case <-ctx.Done(): // a listener failed
+			return errors.Join(r.traffic.Close(), r.admin.Close())
+		}
+	}
+}
+
+// leave is R32: not ready but accepting, then no new connections, then what is under way ends. A second signal cuts all.
+func (r *replica) leave(term <-chan os.Signal) error {
+	r.leaving.Store(true)
+	ctx, cut := context.WithTimeout(context.Background(), r.config.Drain.Timeout)
+	defer cut()
+	go func() {
+		select {
+		case <-term:
+			cut()
+		case <-ctx.Done():
+		}
+	}()
+	select {
+	case <-time.After(r.config.Drain.LameDuck):
+	case <-ctx.Done():
+	}
+	// Exchanges first: until they have ended they may start fills.
+	if err := errors.Join(r.traffic.Shutdown(ctx), r.handler.Drain(ctx)); err != nil {
+		r.log.Warn("what was still under way is cut", "exchanges", r.handler.Gauges().Exchanges)
+	}
+	return errors.Join(r.traffic.Close(), r.admin.Close())
+}
+
+// reload swaps the policy, which is all that can change in a running process.
+func (r *replica) reload() {
+	now, err := config.Load(r.source)
+	if err == nil {
+		err = r.use(now)
+	}
+	problems := config.Problems{}
+	if errors.As(err, &problems) {
+		for _, p := range problems {
+			r.log.Error("reload refused, the old configuration stays", "problem", p.String())
+		}
+	} else if err != nil {
+		r.log.Error("reload refused, the old configuration stays", "problem", err.Error())
+	}
+}
+
+func (r *replica) use(now *config.Config) error {
+	rules := now.Policy()
+	rules.Upstreams = r.config.Policy().Upstreams // a route can only go where we stand
+	p, err := policy.New(rules)
+	if err != nil {
+		return fmt.Errorf("%w (other upstreams need a restart)", err)
+	}
+	if err := r.telemetry.SetLevel(now.Telemetry.Log.Level); err != nil {
+		return err
+	}
+	r.handler.Use(p)
+	r.log.Info("reloaded", "routes", len(now.Routes), "restart_needed_for", config.Restart(r.config, now))
+	return nil
+}
+
+// close ends the rooms, from the outside in.
+func (r *replica) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	for _, u := range r.upstreams {
+		u.Close()
+	}
+	if r.store != nil {
+		if err := r.store.Close(); err != nil {
+			r.log.Warn("store", "fault", err.Error())
+		}
+	}
+	_ = r.telemetry.Shutdown(ctx) // lines that nobody reads are lost
+}
