@@ -37,6 +37,9 @@ func (w *writer) WriteHeader(status int) {
 		w.wrote = true
 		w.report.Status = status
 		w.report.FirstByte = time.Since(w.report.Time)
+		if h := w.Header(); len(h["Content-Type"]) == 0 {
+			h["Content-Type"] = nil // net/http would guess one that the upstream did not send
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
