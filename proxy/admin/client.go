@@ -1,0 +1,107 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"weir/store"
+)
+
+// maxAnswer is more than any answer of ours.
+const maxAnswer = 1 << 20
+
+// askTime bounds a question that came without a deadline: a little longer than a purge may take.
+const askTime = purgeTime + 5*time.Second
+
+// Client asks a running replica, for the commands.
+type Client struct {
+	Address string // host:port, as admin.listen has it
+	Token   string
+}
+
+// Ready returns nil when the replica wants traffic, else an error that says why it does not.
+func (c Client) Ready(ctx context.Context) error {
+	return c.ask(ctx, http.MethodGet, "/readyz", nil, nil)
+}
+
+// Purge covers every form of a URL, on every replica.
+func (c Client) Purge(ctx context.Context, rawURL string, mode store.Mode) (store.Purged, error) {
+	if mode == store.MustValidate {
+		return store.Purged{}, errors.New("a purge by hand is hard or soft")
+	}
+	var got receipt
+	err := c.ask(ctx, http.MethodPost, "/api/purge", order{URL: rawURL, Soft: mode == store.Soft}, &got)
+	p := store.Purged{Estimate: -1, Replicas: got.Replicas}
+	if got.Entries != nil {
+		p.Estimate = *got.Entries
+	}
+	return p, err
+}
+
+// ask sends body, and reads the answer into into; either may be nil.
+func (c Client) ask(ctx context.Context, method, path string, body, into any) error {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	address, err := dialled(c.Address)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	// A transport of its own: one question is asked, and not through the proxy that the environment may name.
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		return fmt.Errorf("no answer from the admin port at %s (%w): is weir running there, and is that its admin.listen?", c.Address, err)
+	}
+	defer res.Body.Close()
+	return understand(res, into)
+}
+
+// understand turns an answer into what was asked for, or into an error that says what to do next.
+func understand(res *http.Response, into any) error {
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("the admin port's answer broke off (%w): ask again", err)
+	}
+	var p problem
+	if res.StatusCode != http.StatusOK && json.Unmarshal(text, &p) == nil && p.Detail != "" {
+		return fmt.Errorf("%s (%d)", p.Detail, res.StatusCode)
+	}
+	if res.StatusCode != http.StatusOK || !json.Valid(text) {
+		return fmt.Errorf("what listens there answered %s and is not weir's admin port: see admin.listen", res.Status)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.Unmarshal(text, into)
+}
+
+// dialled is where to connect: what listens on every address is asked through this machine's own.
+func dialled(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || !isPort(port) {
+		return "", fmt.Errorf("%q is no address of an admin port: write host:port, such as 127.0.0.1:8081", address)
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
