@@ -1,0 +1,91 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"weir/proxy"
+	"weir/proxy/upstream"
+)
+
+// Sources are asked at every reading of the metrics. A nil one is passed over.
+type Sources struct {
+	Gauges    func() proxy.Gauges
+	Upstreams func() map[string]upstream.Stats
+	Store     func() (entries, bytes, evictions int64) // of the memory store
+}
+
+// watch makes the instruments that are read rather than written. sources is asked anew each time: what it names may not exist yet.
+func (m *metrics) watch(sources func() Sources, dropped func() int64) error {
+	f := &forge{meter: m.provider.Meter("weir")}
+	gauges, upstreams, store := f.gauges(), f.upstreams(), f.store()
+	lost := f.total("log_dropped", "Log lines dropped because nobody read fast enough.")
+	if err := errors.Join(f.faults...); err != nil {
+		return err
+	}
+	_, err := f.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		s := sources()
+		if s.Gauges != nil {
+			gauges(o, s.Gauges())
+		}
+		if s.Upstreams != nil {
+			upstreams(o, s.Upstreams())
+		}
+		if s.Store != nil {
+			store(o, s.Store)
+		}
+		o.ObserveInt64(lost, dropped())
+		return nil
+	}, f.made...)
+	return err
+}
+
+func (f *forge) gauges() func(metric.Observer, proxy.Gauges) {
+	exchanges := f.gauge("exchanges_running", "Exchanges under way.")
+	local := f.gauge("waiting_local", "Exchanges waiting for a fill of this replica.")
+	remote := f.gauge("waiting_remote", "Exchanges waiting for another replica's fill.")
+	fills := f.gauge("fills_running", "Fills under way.")
+	spool := f.gauge("spool", "Bytes of bodies under way.", metric.WithUnit("By"))
+	dropped := f.total("refresh_dropped", "Refreshes not started because too many ran.")
+	return func(o metric.Observer, g proxy.Gauges) {
+		o.ObserveInt64(exchanges, g.Exchanges)
+		o.ObserveInt64(local, g.WaitingLocal)
+		o.ObserveInt64(remote, g.WaitingRemote)
+		o.ObserveInt64(fills, g.FillsRunning)
+		o.ObserveInt64(spool, g.SpoolBytes)
+		o.ObserveInt64(dropped, g.RefreshDropped)
+	}
+}
+
+func (f *forge) upstreams() func(metric.Observer, map[string]upstream.Stats) {
+	requests := f.total("upstream_requests", "Requests sent to an upstream, retries included.")
+	failures := f.total("upstream_failures", "Requests an upstream failed to answer.")
+	running := f.gauge("upstream_running", "Slots taken.")
+	queued := f.gauge("upstream_queued", "Requests waiting for a slot.")
+	streams := f.gauge("upstream_streams", "Upgrades and event streams under way.")
+	return func(o metric.Observer, all map[string]upstream.Stats) {
+		for name, s := range all {
+			label := metric.WithAttributeSet(attribute.NewSet(attribute.String("upstream", name)))
+			o.ObserveInt64(requests, int64(s.Requests), label)
+			o.ObserveInt64(failures, int64(s.Failures), label)
+			o.ObserveInt64(running, s.Running, label)
+			o.ObserveInt64(queued, s.Queued, label)
+			o.ObserveInt64(streams, s.Streams, label)
+		}
+	}
+}
+
+func (f *forge) store() func(metric.Observer, func() (entries, bytes, evictions int64)) {
+	entries := f.gauge("store_entries", "Entries in memory.")
+	bytes := f.gauge("store", "Bytes of entries in memory.", metric.WithUnit("By"))
+	evictions := f.total("store_evictions", "Entries that had to make room.")
+	return func(o metric.Observer, read func() (int64, int64, int64)) {
+		e, b, v := read()
+		o.ObserveInt64(entries, e)
+		o.ObserveInt64(bytes, b)
+		o.ObserveInt64(evictions, v)
+	}
+}
