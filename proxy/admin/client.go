@@ -29,7 +29,11 @@ type Client struct {
 
 // Ready returns nil when the replica wants traffic, else an error that says why it does not.
 func (c Client) Ready(ctx context.Context) error {
-	return c.ask(ctx, http.MethodGet, "/readyz", nil, nil)
+	r, err := c.question(ctx, http.MethodGet, "/readyz", nil)
+	if err != nil {
+		return err
+	}
+	return c.ask(r, nil)
 }
 
 // Purge covers every form of a URL, on every replica.
@@ -37,37 +41,49 @@ func (c Client) Purge(ctx context.Context, rawURL string, mode store.Mode) (stor
 	if mode == store.MustValidate {
 		return store.Purged{}, errors.New("a purge by hand is hard or soft")
 	}
+	body, err := json.Marshal(order{URL: rawURL, Soft: mode == store.Soft})
+	if err != nil {
+		return store.Purged{}, err
+	}
+	r, err := c.question(ctx, http.MethodPost, "/api/purge", bytes.NewReader(body))
+	if err != nil {
+		return store.Purged{}, err
+	}
 	var got receipt
-	err := c.ask(ctx, http.MethodPost, "/api/purge", order{URL: rawURL, Soft: mode == store.Soft}, &got)
+	if err := c.ask(r, &got); err != nil {
+		return store.Purged{}, err
+	}
 	p := store.Purged{Estimate: -1, Replicas: got.Replicas}
 	if got.Entries != nil {
 		p.Estimate = *got.Entries
 	}
-	return p, err
+	return p, nil
 }
 
-// ask sends body, and reads the answer into into; either may be nil.
-func (c Client) ask(ctx context.Context, method, path string, body, into any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
+func (c Client) question(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
 	address, err := dialled(c.Address)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.Header.Set("Content-Type", "application/json")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	if c.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.Token)
 	}
+	return r, nil
+}
+
+// ask sends a question and reads the answer into into, which may be nil.
+func (c Client) ask(r *http.Request, into any) error {
+	ctx, cancel := context.WithTimeout(r.Context(), askTime)
+	defer cancel()
 	// A transport of its own: one question is asked, and not through the proxy that the environment may name.
-	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return fmt.Errorf("no answer from the admin port at %s (%w): is weir running there, and is that its admin.listen?", c.Address, err)
 	}
