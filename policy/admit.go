@@ -215,7 +215,7 @@ func (b *brought) isUseful() bool {
 	s := &b.adm.Stored
 	arrived := b.res.Arrived
 	return s.FreshUntil.After(arrived) || s.RefreshUntil.After(arrived) || s.hasValidator() && b.keep() > 0 ||
-		s.RescueUntil.After(arrived) && (b.d.StaleIfError > 0 || b.d.SMaxAge > 0 || b.d.MaxAge > 0)
+		s.RescueUntil.After(arrived) && (b.d.StaleIfError > 0 || b.term.by == stated && b.term.left+s.Age > 0)
 }
 
 // keep is how long the answer can be of use: until its last moment, and after that for a conditional request.

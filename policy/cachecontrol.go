@@ -174,7 +174,7 @@ type form uint8
 
 const (
 	unknown  form = iota
-	flag          // an argument means nothing: no-store=1 is no-store
+	bare          // an argument means nothing: no-store=1 is no-store
 	lifetime      // an unreadable number is 0: invalid freshness is stale (RFC 9111 §4.2.1); the lowest wins
 	window        // an unreadable number is nothing at all; the lowest wins
 	floor         // the same; the highest wins
@@ -185,7 +185,7 @@ const (
 func responseForm(name string) form {
 	switch name {
 	case "no-store", "no-transform", "public", "must-revalidate", "proxy-revalidate", "immutable":
-		return flag
+		return bare
 	case "max-age", "s-maxage":
 		return lifetime
 	case "stale-while-revalidate", "stale-if-error":
@@ -199,7 +199,7 @@ func responseForm(name string) form {
 func requestForm(name string) form {
 	switch name {
 	case "no-cache", "no-store", "no-transform", "only-if-cached":
-		return flag
+		return bare
 	case "max-age", "stale-if-error":
 		return window
 	case "min-fresh":
@@ -218,7 +218,7 @@ func (d directives) cleaned(formOf func(string) form) string {
 			continue
 		}
 		switch f := formOf(m.name); f {
-		case flag:
+		case bare:
 			out = append(out, m.name)
 		case lifetime, window, floor, optional:
 			if n, ok := d.number(m.name, f); ok {

@@ -213,7 +213,7 @@ func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decis
 		d.Action, d.Reason = Fetch, plan.refusedAsker()
 		return d
 	}
-	if key, _ := p.VariantOf(plan, *s); key != brought.Key {
+	if key, _ := p.VariantOf(plan, *s); key != brought.Key && brought.Key != (Key{}) {
 		d.Action, d.Reason = Lookup, VaryMiss
 		if brought.Keep <= 0 {
 			d.Action = Fetch // there is no signpost to look for

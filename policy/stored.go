@@ -85,7 +85,8 @@ func (s Stored) AgeAt(now time.Time) time.Duration { return s.Age + max(0, now.S
 // Admission is policy's answer to what an upstream sent.
 type Admission struct {
 	Stored Stored
-	// Key is where the answer belongs: VariantOf's, for the plan it was brought for.
+	// Key is where the answer belongs: VariantOf's, for the plan it was brought for. Zero in an admission made from an
+	// entry that the exchange found under its own key.
 	Key Key
 	// Shared is the head that joiners, peers and the store may see (R2); the asker alone sees the response's own.
 	Shared http.Header
@@ -93,7 +94,7 @@ type Admission struct {
 	Keep time.Duration
 	// Private: nobody but the asker may have this answer, stored or not.
 	Private bool
-	// Changed: the upstream was asked whether the prior still holds, and sent a whole answer instead.
+	// Changed: the upstream could be asked whether the prior still holds. A whole answer then says that it does not.
 	Changed bool
 	// Mark is how long the marker this answer leaves lasts; 0: it leaves none (R4).
 	Mark   time.Duration
