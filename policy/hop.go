@@ -1,10 +1,111 @@
 package policy
 
-import "net/http"
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
 
-// StripHop removes hop-by-hop fields (RFC 9110 §7.6.1), those that Connection names included.
-func StripHop(h http.Header) { panic("unbuilt") }
+// StripHop removes hop-by-hop fields (RFC 9110 §7.6.1), those that Connection names included, and those that belong to
+// one proxy only (§11.7). Of a client's header this is done before anything is read from it: were Connection:
+// Accept-Language obeyed only on the way upstream, the answer to no language would be filed under one.
+func StripHop(h http.Header) {
+	for _, option := range members(h["Connection"]) {
+		if name := http.CanonicalHeaderKey(option); !isEndToEnd(name) {
+			delete(h, name)
+		}
+	}
+	trailers := containsFold(members(h["Te"]), "trailers")
+	for _, name := range [...]string{"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Transfer-Encoding", "Upgrade",
+		"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization"} {
+		delete(h, name)
+	}
+	if trailers {
+		h["Te"] = []string{"trailers"}
+	}
+}
 
-// Outgoing is the header of a fill's request upstream: the client's, without hop-by-hop fields, conditionals,
-// Range, and what the route ignores; the caller adds Via, Host and forwarding fields. The URL likewise loses what is ignored.
-func (p *Policy) Outgoing(plan Plan) http.Header { panic("unbuilt") }
+// isEndToEnd names fields that are meant for everyone on the way, which no sender may list in Connection (§7.6.1). To
+// obey it for them would let a peer unsay what its message is, who asks, or that its answer is private.
+func isEndToEnd(name string) bool {
+	switch name {
+	case "Host", "Content-Length", "Content-Type", "Content-Encoding", "Content-Range", "Content-Location", "Location",
+		"Authorization", "Cookie", "Set-Cookie", "Cache-Control", "Pragma", "Expires", "Age", "Date", "Vary", "Etag",
+		"Last-Modified", "Cdn-Cache-Control", "Surrogate-Control", "Range", "If-Range", "If-None-Match",
+		"If-Modified-Since", "If-Match", "If-Unmodified-Since", "Via":
+		return true
+	}
+	return false
+}
+
+// Outgoing is the header of a fill's request upstream: the client's, without what is the client's alone, since many
+// are answered with what it brings (RFC 9111 §7.1). The caller adds Via, Host, forwarding fields and conditionals of
+// its own. The URL likewise loses what is ignored.
+func (p *Policy) Outgoing(plan Plan) http.Header {
+	h := plan.Request.Header.Clone()
+	if h == nil {
+		return http.Header{}
+	}
+	StripHop(h)
+	cache := &plan.Route.Cache
+	for name := range h {
+		told := slices.Contains(plan.Particular, name) || containsFold(cache.Key.Headers, name)
+		if isClientsOwn(name) || isForwarding(name) && !told || containsFold(cache.Ignore.Headers, name) {
+			delete(h, name)
+		}
+	}
+	if cookies := cache.Ignore.Cookies; len(cookies) > 0 {
+		kept := slices.DeleteFunc(cookiePairs(h), func(pair string) bool { return slices.Contains(cookies, cookieName(pair)) })
+		delete(h, "Cookie")
+		if len(kept) > 0 {
+			h["Cookie"] = []string{strings.Join(kept, "; ")}
+		}
+	}
+	// Whoever accepts stored answers only sends nothing upstream: this is a refresh behind it, and not bound by its terms.
+	asked, ok := readDirectives(h["Cache-Control"])
+	if _, only := asked.find("only-if-cached"); only || !ok {
+		delete(h, "Cache-Control")
+	}
+	return h
+}
+
+// isClientsOwn names what a fill does not pass on, in any spelling that a gateway interface takes for it (CGI and WSGI
+// read X_Http_Method as X-Http-Method): conditions and ranges, which are met here; Expect and Te, which are of one
+// connection's dialogue; and fields that make a GET another method behind us.
+func isClientsOwn(name string) bool {
+	switch spelling(name) {
+	case "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range", "expect", "te",
+		"x-http-method-override", "x-method-override", "x-http-method":
+		return true
+	}
+	return false
+}
+
+// isForwarding names fields by which servers learn under which name and path they were asked. They come from the
+// proxy's own view or not at all: a page built from a client's would be everyone's.
+func isForwarding(name string) bool {
+	switch name = spelling(name); name {
+	case "forwarded", "x-original-url", "x-rewrite-url", "x-original-host", "x-host", "x-url-scheme", "front-end-https":
+		return true
+	}
+	return strings.HasPrefix(name, "x-forwarded-")
+}
+
+func spelling(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
+
+// members cuts a list field at every comma: for fields whose members are tokens.
+func members(lines []string) []string {
+	var all []string
+	for _, line := range lines {
+		for member := range strings.SplitSeq(line, ",") {
+			if member = strings.Trim(member, " \t"); member != "" {
+				all = append(all, member)
+			}
+		}
+	}
+	return all
+}
+
+func containsFold(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
+}
