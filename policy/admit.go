@@ -47,6 +47,9 @@ func (b *brought) describe() {
 	s.Immutable = b.d.Immutable
 	s.NoStale = b.forbidsStale() || b.d.SMaxAge >= 0
 	s.Total = -1
+	if span, total, ok := partOf(b.res.Header); ok && b.res.Status == http.StatusPartialContent && has(b.plan.Request.Header, "Range") {
+		s.Kind, s.Span, s.Total = Part, span, total
+	}
 	s.Cost = max(0, b.res.Arrived.Sub(b.res.Asked))
 	if b.prior != nil && b.prior.Cost > 0 {
 		// Smoothed, so that neither one slow fetch nor one quick 304 decides when to refresh.
@@ -157,7 +160,7 @@ func (b *brought) unshareable() Reason {
 		return BadHeader
 	case b.plan.Request.Method != http.MethodGet && b.plan.Request.Method != http.MethodHead:
 		return MethodUnstored
-	case b.res.Status == http.StatusPartialContent:
+	case b.res.Status == http.StatusPartialContent && s.Kind != Part:
 		return PartialRefused
 	case b.res.Status < 200 || b.res.Status == http.StatusNotModified || b.res.Status > 599:
 		return StatusRefused

@@ -94,14 +94,15 @@ func (p *Policy) Decide(plan Plan, stored *Stored, at Moment) Decision {
 			return plan.upstream(Decision{Action: Fetch, Reason: KnownUncacheable})
 		}
 		return plan.upstream(Decision{Action: Fetch, Reason: plan.miss(), Collapse: true})
-	case Part:
-		return plan.upstream(Decision{Action: Fetch, Reason: PartialMiss, Collapse: true})
 	}
 	if !admits(stored.Audience, plan.Particular) {
 		return plan.upstream(Decision{Action: Fetch, Reason: plan.refusedAsker()})
 	}
 	if !acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) {
 		return plan.upstream(Decision{Action: Fetch, Reason: Unacceptable, Collapse: true})
+	}
+	if stored.Kind == Part {
+		return plan.part(stored, at)
 	}
 	return plan.decide(stored, at)
 }
@@ -206,8 +207,11 @@ func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decis
 			d.Reason = None
 		}
 		return d
-	case brought.Private || s.Kind != Answer:
+	case brought.Private || s.Kind == Marker || s.Kind == Signpost:
 		d.Action, d.Reason = Fetch, brought.Reason
+		return d
+	case s.Kind == Part && !s.covers(plan.Request):
+		d.Action, d.Reason = Fetch, PartialMiss
 		return d
 	case !admits(s.Audience, plan.Particular):
 		d.Action, d.Reason = Fetch, plan.refusedAsker()

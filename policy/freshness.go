@@ -142,10 +142,10 @@ func heuristic(res Response, d *responseDirectives, date time.Time) time.Duratio
 	return min(max(0, date.Sub(modified)/heuristicShare), longestHeuristic)
 }
 
-// isHeuristic lists the statuses of RFC 9110 §15.1, but for 206.
+// isHeuristic lists the statuses of RFC 9110 §15.1.
 func isHeuristic(status int) bool {
 	switch status {
-	case 200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501:
+	case 200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501:
 		return true
 	}
 	return false
@@ -155,7 +155,7 @@ func isHeuristic(status int) bool {
 // 414, about the one request that earned them, nor a failure.
 func takesTTL(status int) bool {
 	switch status {
-	case 200, 203, 204, 300, 301, 308, 404, 410:
+	case 200, 203, 204, 206, 300, 301, 308, 404, 410:
 		return true
 	}
 	return false
@@ -174,7 +174,7 @@ func isOnesOwnFault(status int) bool {
 // isUnderstood lists the statuses whose demands on a cache are met here (must-understand, RFC 9111 §5.2.2.3).
 func isUnderstood(status int) bool {
 	switch {
-	case status >= 200 && status <= 205, status >= 300 && status <= 303, status == 307, status == 308,
+	case status >= 200 && status <= 206, status >= 300 && status <= 303, status == 307, status == 308,
 		status >= 400 && status <= 417, status == 421, status == 422, status == 426, status >= 500 && status <= 505:
 		return true
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"io"
+	"math"
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
@@ -51,7 +52,13 @@ func (x *exchange) fromEntry(d policy.Decision) {
 	h := x.w.Header()
 	replace(h, e.Header)
 	h.Set("Age", strconv.FormatInt(int64(max(d.Age, 0)/time.Second), 10))
-	x.send(content{status: e.Status, stored: e.Stored, size: e.Body.Size(), body: entrySource{x}})
+	c := content{status: e.Status, stored: e.Stored, size: e.Body.Size(), body: entrySource{x}}
+	if e.Kind == policy.Part {
+		// Only ranges inside it come here: they are taken from the whole that it is a part of.
+		h.Del("Content-Range")
+		c.status, c.size = http.StatusOK, e.Total
+	}
+	x.send(c)
 }
 
 // fromFill answers from a body that is still coming. The asker has the upstream's own head, joiners the shared one.
@@ -93,29 +100,23 @@ func replace(h, from http.Header) {
 // send applies the client's conditionals, range and method (RFC 9110 §13.2.2), and writes.
 func (x *exchange) send(c content) {
 	h := x.w.Header()
-	req := x.plan.Request
 	x.dress(h)
-	if c.status == http.StatusOK && policy.NotModified(req, c.stored) {
+	if (c.status == http.StatusOK || c.status == http.StatusPartialContent) && policy.NotModified(x.plan.Request, c.stored) {
 		for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Accept-Ranges"} {
 			h.Del(name)
 		}
 		x.head(http.StatusNotModified)
 		return
 	}
-	var spans []policy.Span
-	if c.status == http.StatusOK && c.size >= 0 {
-		var err error
-		if spans, err = policy.Ranges(req, c.stored, c.size); err != nil {
-			h.Del("Content-Length")
-			h.Set("Content-Range", fmt.Sprintf("bytes */%d", c.size))
-			x.head(http.StatusRequestedRangeNotSatisfiable)
-			return
-		}
-	}
-	switch len(spans) {
-	case 0:
+	spans, err := x.spans(&c)
+	switch {
+	case err != nil:
+		h.Del("Content-Length")
+		h.Set("Content-Range", fmt.Sprintf("bytes */%d", c.size))
+		x.head(http.StatusRequestedRangeNotSatisfiable)
+	case len(spans) == 0:
 		x.whole(c)
-	case 1:
+	case len(spans) == 1:
 		h.Set("Content-Range", contentRange(spans[0], c.size))
 		h.Set("Content-Length", strconv.FormatInt(spans[0].Len(), 10))
 		x.head(http.StatusPartialContent)
@@ -123,6 +124,25 @@ func (x *exchange) send(c content) {
 	default:
 		x.parts(c, spans)
 	}
+}
+
+// spans is what the client asks for of c; none: the whole. While the length is not known, one range that names both
+// its ends is answered once its last byte is here, and says that the length is unknown (RFC 9110 §14.4, R7); of any
+// other the whole is sent.
+func (x *exchange) spans(c *content) ([]policy.Span, error) {
+	if c.status != http.StatusOK || x.r.Header["Range"] == nil {
+		return nil, nil
+	}
+	if c.size < 0 {
+		spans, err := policy.Ranges(x.plan.Request, c.stored, math.MaxInt64)
+		if err != nil || len(spans) != 1 || spans[0].End == math.MaxInt64 {
+			return nil, nil
+		}
+		if c.size = x.reader.Reach(x.r.Context(), spans[0].End); c.size < 0 {
+			return spans, nil
+		}
+	}
+	return policy.Ranges(x.plan.Request, c.stored, c.size)
 }
 
 // whole writes all of it.
@@ -161,6 +181,9 @@ func (x *exchange) parts(c content, spans []policy.Span) {
 }
 
 func contentRange(s policy.Span, size int64) string {
+	if size < 0 {
+		return fmt.Sprintf("bytes %d-%d/*", s.Start, s.End-1)
+	}
 	return fmt.Sprintf("bytes %d-%d/%d", s.Start, s.End-1, size)
 }
 
@@ -208,6 +231,9 @@ func (x *exchange) broken(err error) {
 type entrySource struct{ x *exchange }
 
 func (s entrySource) copy(w io.Writer, span policy.Span) error {
+	if e := s.x.entry; e.Kind == policy.Part {
+		span = policy.Span{Start: span.Start - e.Span.Start, End: span.End - e.Span.Start}
+	}
 	if held, ok := s.x.entry.Body.(store.Bytes); ok {
 		for p := range held.Pieces(span) {
 			if _, err := w.Write(p); err != nil {

@@ -73,8 +73,8 @@ func TestStaleIsValidated(t *testing.T) {
 func TestCollapseAcrossReplicas(t *testing.T) {
 	inWorld(t, setup{replicas: 2}, func(w *world) {
 		w.up.on("/p", after(500*time.Millisecond, respond(200, "Cache-Control: max-age=60")))
-		for name, pause := range map[string]time.Duration{"cold": 0, "expired": 61 * time.Second} {
-			time.Sleep(pause)
+		for _, name := range []string{"cold", "expired"} {
+			time.Sleep(61 * time.Second)
 			before := w.up.count("/p")
 			var clients []<-chan result
 			for i := range 100 {
@@ -412,6 +412,116 @@ func TestHeadAndRangeOfAColdPage(t *testing.T) {
 		w.want("HEAD of a hit", <-w.client(0, "HEAD", "/p"), 200, "", "hit")
 		w.asked("/p", 3)
 	})
+}
+
+// ranged answers like a server that knows ranges and If-Range, with a strong tag that is its version.
+func ranged(body, tag string) answer {
+	return func(r *http.Request, n int) (*http.Response, error) {
+		rec := httptest.NewRecorder()
+		rec.Header().Set("Etag", tag)
+		rec.Header().Set("Cache-Control", "max-age=60")
+		http.ServeContent(rec, r, "", time.Time{}, strings.NewReader(body))
+		return rec.Result(), nil
+	}
+}
+
+// A cold range is asked for as it is and kept as a part, which serves what lies inside it. A later GET of the whole
+// asks for the rest, on the condition that it is the rest of the same, and the two make one answer.
+func TestPartIsServedAndCompleted(t *testing.T) {
+	for first, rest := range map[string]string{"bytes=0-3": "bytes=4-9", "bytes=6-": "bytes=0-5"} {
+		t.Run(first, func(t *testing.T) {
+			inWorld(t, setup{}, func(w *world) {
+				w.up.on("/p", ranged("0123456789", `"a"`))
+				part := map[string]string{"bytes=0-3": "0123", "bytes=6-": "6789"}[first]
+				w.want("cold", w.get("/p", "Range: "+first), 206, part, "fwd=partial; stored")
+				r := w.get("/p", "Range: "+first)
+				w.want("again", r, 206, part, "hit")
+				if got := r.Header().Get("Content-Range"); !strings.HasSuffix(got, "/10") {
+					t.Errorf("Content-Range %q", got)
+				}
+				w.asked("/p", 1)
+				w.want("whole", w.get("/p"), 200, "0123456789", "fwd=partial; fwd-status=206; stored")
+				if got := w.up.asked["/p"][1].Header; got.Get("Range") != rest || got.Get("If-Range") != `"a"` {
+					t.Errorf("asked for %v", got)
+				}
+				w.want("stored", w.get("/p"), 200, "0123456789", "hit")
+				w.want("range of it", w.get("/p", "Range: bytes=2-7"), 206, "234567", "hit")
+				w.asked("/p", 2)
+			})
+		})
+	}
+}
+
+// A part of something else is no part: the whole is asked for, and nothing is mixed.
+func TestPartOfAnOlderVersionIsNotCombined(t *testing.T) {
+	for name, tags := range map[string][2]string{"changed": {`"a"`, `"b"`}, "weak": {`W/"a"`, `W/"a"`}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, setup{}, func(w *world) {
+				w.up.on("/p", ranged("0123456789", tags[0]))
+				w.want("part", w.get("/p", "Range: bytes=0-3"), 206, "0123", "stored")
+				w.up.on("/p", ranged("abcdefghij", tags[1]))
+				w.want("whole", w.get("/p"), 200, "abcdefghij", "stored")
+				w.want("stored", w.get("/p"), 200, "abcdefghij", "hit")
+			})
+		})
+	}
+}
+
+// Many who ask for one cold range cost one request; who asks for another meanwhile starts one fill of the whole, which
+// all others join.
+func TestRangesCollapse(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", after(time.Second, ranged("0123456789", `"a"`)))
+		var same, others []<-chan result
+		for range 10 {
+			same = append(same, w.client(0, "GET", "/p", "Range: bytes=0-3"))
+		}
+		synctest.Wait()
+		for range 10 {
+			others = append(others, w.client(0, "GET", "/p", "Range: bytes=5-6"))
+		}
+		for _, c := range same {
+			w.want("same", <-c, 206, "0123", "fwd=partial")
+		}
+		for _, c := range others {
+			w.want("other", <-c, 206, "56", "weir")
+		}
+		w.asked("/p", 2)
+		w.want("whole", w.get("/p"), 200, "0123456789", "hit")
+	})
+}
+
+// While the length is not known, a range that names both its ends is answered without it.
+func TestRangeOfAGrowingBody(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		gate := make(chan struct{})
+		w.up.on("/p", func(r *http.Request, n int) (*http.Response, error) {
+			res, err := respond(200, "Cache-Control: max-age=60")(r, n)
+			res.ContentLength, res.TransferEncoding = -1, []string{"chunked"}
+			res.Body = io.NopCloser(io.MultiReader(strings.NewReader("01234"), gated{gate}, strings.NewReader("56789")))
+			return res, err
+		})
+		whole := w.client(0, "GET", "/p")
+		synctest.Wait()
+		r := w.get("/p", "Range: bytes=1-2")
+		w.want("closed range", r, 206, "12", "collapsed")
+		if got := r.Header().Get("Content-Range"); got != "bytes 1-2/*" {
+			t.Errorf("Content-Range %q", got)
+		}
+		past := w.client(0, "GET", "/p", "Range: bytes=8-20")
+		synctest.Wait()
+		close(gate)
+		w.want("range past the end", <-past, 206, "89", "collapsed")
+		w.want("whole", <-whole, 200, "0123456789", "stored")
+	})
+}
+
+// gated is a reader without bytes that ends when its gate opens.
+type gated struct{ gate <-chan struct{} }
+
+func (g gated) Read([]byte) (int, error) {
+	<-g.gate
+	return 0, io.EOF
 }
 
 func TestOnlyIfCached(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 func join() *state {
 	return &state{"join", func(x *exchange) *state {
 		ask := x.ask(fill.Miss)
-		ask.Look = x.entry == nil && x.asItIs() && x.h.table.Running(ask.Plan) == nil
+		ask.Look = x.asItIs() && x.h.table.Running(ask.Plan) == nil
 		taken, err := x.h.table.Take(x.r.Context(), ask)
 		switch {
 		case x.gone():
@@ -29,9 +29,15 @@ func join() *state {
 }
 
 // asItIs: a HEAD or a range of a page that nobody has, or is filling, goes upstream as it is (R7): it is not worth
-// fetching the whole for.
+// fetching the whole for. But a range other than the one that is being asked for starts a fill of the whole, which all
+// others join.
 func (x *exchange) asItIs() bool {
-	return x.r.Method == "HEAD" || x.r.Header.Get("Range") != ""
+	if x.entry != nil && x.entry.Kind == policy.Answer {
+		return false
+	}
+	wanted := x.r.Header.Get("Range")
+	part := x.h.table.Parting(x.plan)
+	return x.r.Method == "HEAD" || wanted != "" && (part == nil || part.Range() == wanted)
 }
 
 // taken acts on what the table has.
@@ -49,7 +55,7 @@ func (x *exchange) taken(t fill.Taken, looked bool) *state {
 		return x.meet(t)
 	case t.Entry == nil && x.plan.LookOnly():
 		return refuse(policy.OnlyIfCached)
-	case t.Entry == nil && looked:
+	case looked && (t.Entry == nil || t.Entry.Kind == policy.Part && before != nil && before.Kind == policy.Part):
 		return x.nothing()
 	case t.Entry == nil || before != nil && t.Entry.Leased == before.Leased && t.Entry.FreshUntil.Equal(before.FreshUntil):
 		// The lease went to somebody who had no use for it: look again.
@@ -58,19 +64,22 @@ func (x *exchange) taken(t fill.Taken, looked bool) *state {
 	return x.decide()
 }
 
-// nothing is stored, and nobody fills.
+// nothing usable is stored, and nobody fills.
 func (x *exchange) nothing() *state {
-	x.decision = x.policy.Decide(x.plan, nil, x.moment())
+	x.decision = x.policy.Decide(x.plan, storedOf(x.entry), x.moment())
+	why := fill.Head
 	if x.r.Method != "HEAD" {
-		return pass(policy.PartialMiss)
+		x.decision.Reason, why = policy.PartialMiss, fill.Part
 	}
-	taken, err := x.h.table.Take(x.r.Context(), x.ask(fill.Head))
+	taken, err := x.h.table.Take(x.r.Context(), x.ask(why))
 	switch {
 	case x.gone():
 		return nil
 	case err != nil:
 		x.report.Err = err
 		return refuse(policy.Panicked)
+	case taken.Fill.Range() != x.r.Header.Get("Range") && why == fill.Part:
+		return join()
 	}
 	return x.board(taken.Fill, taken.Mine)
 }
@@ -228,7 +237,7 @@ func (x *exchange) atHead() *state {
 		x.report.FwdStatus, x.report.Err = r.Fault.Status, r.Err
 		return rescue()
 	}
-	x.report.FwdStatus = r.Response.Status
+	x.report.FwdStatus = r.Status
 	d := x.policy.May(x.plan, r.Admission, x.fill.Order(x.arrived, x.mine), x.moment())
 	switch d.Action {
 	case policy.Serve, policy.ServeAndRefresh:

@@ -31,6 +31,7 @@ type Ask struct {
 
 // Result is what a fill has brought, known when Head closes. It is not written to after that.
 type Result struct {
+	Status    int             // the upstream's own: a 304 or 206 may have made a 200
 	Response  policy.Response // with the asker's head; Admission.Shared is everybody's
 	Admission policy.Admission
 	Length    int64          // of the body; -1: unknown
@@ -69,6 +70,7 @@ type Fill struct {
 	done    chan struct{}
 	result  Result
 
+	gap     bool // the request asks for the bytes that a stored part lacks
 	slot    *upstream.Slot
 	res     *http.Response
 	endless bool // a stream of events: no time limit
@@ -101,6 +103,14 @@ func (f *Fill) Order(arrived uint64, mine bool) policy.Order {
 
 // Board joins the body from its first byte; ok is false when that is gone. Whoever boards closes the reader.
 func (f *Fill) Board() (r *Reader, ok bool) { return f.spool.Join() }
+
+// Range is the range that a Part was asked for; "" for every other fill.
+func (f *Fill) Range() string {
+	if f.ask.Why != Part {
+		return ""
+	}
+	return f.ask.Plan.Request.Header.Get("Range")
+}
 
 // Whole reports whether the body can still be stored.
 func (f *Fill) Whole() bool { return f.spool.Whole() }
@@ -157,6 +167,7 @@ var errLapsed = errors.New("fill ended early")
 
 // publish makes the result known. Nothing in it changes after this.
 func (f *Fill) publish(r Result) {
+	r.Status = f.report.Status
 	f.result = r
 	f.spool.Announce(r.Length)
 	close(f.head)

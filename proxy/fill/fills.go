@@ -71,6 +71,9 @@ type Taken struct {
 // could start: who comes before finds the flight, who comes after finds the fill.
 func (t *Table) Take(ctx context.Context, ask Ask) (Taken, error) {
 	name := t.name(ask.Plan)
+	if ask.Why == Part {
+		name += "\x00part"
+	}
 	if f := t.find(name); f != nil {
 		return Taken{Entry: ask.Prior, Fill: f}, nil
 	}
@@ -131,7 +134,7 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 	if f := t.find(name); f != nil {
 		return Taken{Entry: ask.Prior, Fill: f}, false
 	}
-	if ask.Why == Head {
+	if ask.Why == Head || ask.Why == Part {
 		f := t.start(&Fill{ask: ask, name: name})
 		return Taken{Entry: ask.Prior, Fill: f}, true
 	}
@@ -260,6 +263,9 @@ func (t *Table) Running(plan policy.Plan) *Fill {
 	plan.Request.Method = "GET"
 	return t.find(t.name(plan))
 }
+
+// Parting finds the fill of a range of the page that is under way; nil: none.
+func (t *Table) Parting(plan policy.Plan) *Fill { return t.find(t.name(plan) + "\x00part") }
 
 // remove takes f, and only f, out of the table.
 func (t *Table) remove(f *Fill) {

@@ -16,6 +16,7 @@ const (
 	Early   Why = "early"   // before expiry
 	Alone   Why = "alone"   // behind a marker, or parted from another fill: nobody joins it
 	Head    Why = "head"
+	Part    Why = "part" // a range of a page that nobody has
 	Warm    Why = "warm"
 )
 

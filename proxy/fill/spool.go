@@ -329,6 +329,25 @@ func (r *Reader) look() (p []byte, wait <-chan struct{}, err error) {
 	return nil, s.grown, nil
 }
 
+// Reach waits until the byte before off is here, or no more will come: then it returns the body's length, else -1.
+func (r *Reader) Reach(ctx context.Context, off int64) (size int64) {
+	for {
+		r.s.mu.Lock()
+		size, done, broken, grown := r.s.size, r.s.done, r.s.err != nil, r.s.grown
+		r.s.mu.Unlock()
+		if done && !broken {
+			return size
+		}
+		if size >= off || done || ctx.Err() != nil {
+			return -1
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // Pending reports whether Next would return bytes at once.
 func (r *Reader) Pending() bool {
 	r.s.mu.Lock()

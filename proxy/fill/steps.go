@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
@@ -65,17 +66,24 @@ func (f *Fill) faultOf(err error) policy.Fault {
 
 var errStalled = errors.New("upstream stalled")
 
-// ask sends the request, with validators when there is something to confirm.
+// ask sends the request: for confirmation when an answer is there, for the rest when a part is (R7).
 func ask(f *Fill) step {
-	var validators http.Header
-	if p := f.ask.Prior; p != nil && p.Kind == policy.Answer {
-		validators = policy.Validators(p.Stored)
+	p := f.ask.Prior
+	switch {
+	case p == nil || f.ask.Why == Part:
+	case p.Kind == policy.Answer:
+		return f.send(policy.Validators(p.Stored))
+	case p.Kind == policy.Part:
+		if rest, ok := policy.Missing(p.Stored); ok {
+			f.gap = true
+			return f.send(rest)
+		}
 	}
-	return f.send(validators)
+	return f.send(nil)
 }
 
-func (f *Fill) send(validators http.Header) step {
-	req, err := f.request(validators)
+func (f *Fill) send(extra http.Header) step {
+	req, err := f.request(extra)
 	if err != nil {
 		return f.fail(err, policy.Fault{Kind: policy.BrokenWait})
 	}
@@ -89,10 +97,23 @@ func (f *Fill) send(validators http.Header) step {
 	arrived := time.Now()
 	f.report.Head, f.report.Status = arrived.Sub(f.report.Started), f.res.StatusCode
 	res := policy.Response{Status: f.res.StatusCode, Header: f.res.Header, Asked: asked, Arrived: arrived, CloseDelimited: closeDelimited(f.res)}
-	if f.res.StatusCode == http.StatusNotModified {
+	switch {
+	case res.Status == http.StatusNotModified:
 		return func(f *Fill) step { return f.confirm(res) }
+	case f.gap && (res.Status == http.StatusPartialContent || res.Status == http.StatusRequestedRangeNotSatisfiable):
+		return func(f *Fill) step { return f.complete(res) }
 	}
 	return func(f *Fill) step { return f.answer(res) }
+}
+
+// again asks once more, for a whole answer and without conditions, in the same slot (R28).
+func (f *Fill) again(why string) step {
+	f.res.Body.Close()
+	if f.ask.Prior == nil {
+		return f.fail(errors.New(why), policy.Fault{Kind: policy.Garbage})
+	}
+	f.ask.Prior, f.gap = nil, false
+	return func(f *Fill) step { return f.send(nil) }
 }
 
 // closeDelimited reports a body whose end is the connection's (RFC 9112 §6.3): it looks whole when it was cut.
@@ -100,7 +121,18 @@ func closeDelimited(res *http.Response) bool {
 	return res.ContentLength < 0 && len(res.TransferEncoding) == 0 && res.ProtoMajor == 1
 }
 
-func (f *Fill) request(validators http.Header) (*http.Request, error) {
+// asked is the client's own question for a range.
+func asked(h http.Header) http.Header {
+	extra := http.Header{}
+	for _, name := range []string{"Range", "If-Range"} {
+		if values := h[name]; values != nil {
+			extra[name] = values
+		}
+	}
+	return extra
+}
+
+func (f *Fill) request(extra http.Header) (*http.Request, error) {
 	plan := f.ask.Plan
 	trace := &httptrace.ClientTrace{Got1xxResponse: f.got1xx}
 	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(f.ctx, trace), plan.Request.Method, "http://upstream/", nil)
@@ -110,13 +142,16 @@ func (f *Fill) request(validators http.Header) (*http.Request, error) {
 	if err := f.up.Aim(req, plan.Target); err != nil {
 		return nil, err
 	}
-	req.Host = plan.Request.Host
+	req.Host = plan.Authority
 	req.Header = f.ask.Policy.Outgoing(plan)
-	for name, values := range validators {
+	if f.ask.Why == Part {
+		extra = asked(plan.Request.Header)
+	}
+	for name, values := range extra {
 		req.Header[name] = values
 	}
 	// What the upstream is told about the client's side is what the key says: nothing else may shape the answer (B050).
-	req.Header.Set("X-Forwarded-Host", plan.Request.Host)
+	req.Header.Set("X-Forwarded-Host", plan.Authority)
 	req.Header.Set("X-Forwarded-Proto", plan.Request.Scheme)
 	req.Header.Add("Via", "1.1 weir")
 	if _, named := req.Header["User-Agent"]; !named {
@@ -135,20 +170,15 @@ func (f *Fill) got1xx(code int, h textproto.MIMEHeader) error {
 
 // confirm is a 304's way: the stored answer is good for another lifetime.
 func (f *Fill) confirm(res policy.Response) step {
-	f.res.Body.Close()
 	prior := f.ask.Prior
-	if prior == nil || prior.Kind != policy.Answer {
-		return f.fail(errors.New("304 without a question"), policy.Fault{Kind: policy.Garbage})
+	if prior == nil || prior.Kind != policy.Answer || f.lost.Load() {
+		return f.again("304 to a request without conditions")
 	}
 	adm := f.ask.Policy.Freshen(f.ask.Plan, prior.Stored, res, f.moment())
-	if f.lost.Load() || adm.Keep <= 0 && adm.Reason != policy.None {
-		// Purged meanwhile, or it confirms something else: once more, for a whole answer, in the same slot (R28).
-		if f.report.Requests > 1 {
-			return f.fail(errors.New("304 to a request without conditions"), policy.Fault{Kind: policy.Garbage})
-		}
-		f.ask.Prior = nil
-		return func(f *Fill) step { return f.send(nil) }
+	if adm.Keep <= 0 && adm.Reason != policy.None {
+		return f.again("304 for something else")
 	}
+	f.res.Body.Close()
 	f.slot.Leave()
 	entry := &store.Entry{Stored: adm.Stored, Key: prior.Key, Body: prior.Body}
 	entry.Header = adm.Shared
@@ -160,6 +190,35 @@ func (f *Fill) confirm(res policy.Response) step {
 	}
 	return nil
 }
+
+// complete joins the rest to the part that is stored: from here on it is an answer like any other.
+func (f *Fill) complete(res policy.Response) step {
+	part := f.ask.Prior
+	whole, ok := policy.Complete(part.Stored, res)
+	if !ok {
+		return f.again("a range that was not asked for")
+	}
+	held := io.NewSectionReader(readerAt{f.ctx, part.Body}, 0, part.Body.Size())
+	body := []io.Reader{held, f.res.Body}
+	if part.Span.Start > 0 {
+		body = []io.Reader{f.res.Body, held}
+	}
+	f.res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(body...), f.res.Body}
+	f.res.ContentLength = part.Total
+	f.ask.Prior = nil
+	return f.answer(whole)
+}
+
+// readerAt reads a stored body.
+type readerAt struct {
+	ctx  context.Context
+	body store.Body
+}
+
+func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r.body.ReadAt(r.ctx, p, off) }
 
 // answer is everything but a 304: admitted or not, it is streamed to those aboard.
 func (f *Fill) answer(res policy.Response) step {
@@ -254,6 +313,10 @@ func stream(f *Fill) step {
 		f.report.End, f.report.Reason = Unstored, policy.TooLarge
 		return nil
 	}
+	if s := f.result.Admission.Stored; s.Kind == policy.Part && body.Size() != s.Span.Len() {
+		f.report.End, f.report.Reason = Unstored, policy.PartialRefused
+		return nil
+	}
 	f.report.End = Stored
 	if f.lease == nil && !f.lateLease() {
 		f.report.End = Unstored
@@ -279,15 +342,14 @@ func (f *Fill) keep(entry *store.Entry, adm policy.Admission) {
 	f.commit(w)
 }
 
-// lateLease asks for the right to store what a fill behind a marker brought after all: the first storable answer ends
-// the marker (R4). Who meets another holder keeps nothing.
+// lateLease asks for the right to store what was fetched without it: a part (R7), or what a fill behind a marker
+// brought after all, for the first storable answer ends the marker (R4). Who meets another holder keeps nothing.
 func (f *Fill) lateLease() bool {
-	if f.ask.Why != Alone || f.ask.Prior == nil || f.ask.Prior.Kind != policy.Marker {
+	behind := f.ask.Why == Alone && f.ask.Prior != nil && f.ask.Prior.Kind == policy.Marker
+	if !behind && f.ask.Why != Part {
 		return false
 	}
-	taken, err := f.table.options.Store.Take(f.table.ctx, f.ask.Plan.Key, store.Want{
-		Token: f.table.token(), TTL: leaseTTL, At: f.ask.Prior.FreshUntil,
-	})
+	taken, err := f.table.options.Store.Take(f.table.ctx, f.ask.Plan.Key, f.table.want(f.ask))
 	if err != nil || taken.Lease == nil {
 		return false
 	}
