@@ -72,9 +72,8 @@ func (w *answer) wait(limit time.Duration) error {
 
 func (w *answer) write(a ask) {
 	head := a.method + " " + a.target + " HTTP/1.1\r\n" + a.header.lines()
-	chunked := a.framing == "chunked"
 	switch {
-	case chunked:
+	case a.framing == "chunked":
 		head += "Transfer-Encoding: chunked\r\n"
 	case a.body != "" || a.framing == "length":
 		head += "Content-Length: " + strconv.Itoa(len(a.body)) + "\r\n"
@@ -86,21 +85,21 @@ func (w *answer) write(a ask) {
 		<-w.proceed
 	}
 	half := len(a.body) / 2
-	io.WriteString(w.conn, framed(a.body[:half], chunked))
+	io.WriteString(w.conn, framed(a.framing, a.body[:half]))
 	if a.hold != nil {
 		select {
 		case <-a.hold:
 		case <-w.done:
 		}
 	}
-	io.WriteString(w.conn, framed(a.body[half:], chunked))
-	if chunked {
+	io.WriteString(w.conn, framed(a.framing, a.body[half:]))
+	if a.framing == "chunked" {
 		io.WriteString(w.conn, "0\r\n\r\n")
 	}
 }
 
-func framed(part string, chunked bool) string {
-	if !chunked || part == "" {
+func framed(framing, part string) string {
+	if framing != "chunked" || part == "" {
 		return part
 	}
 	return fmt.Sprintf("%x\r\n%s\r\n", len(part), part)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -18,17 +19,11 @@ import (
 
 const resultsFile = "conformance.json"
 
-// suite reads the definitions that SUITE names, from the repository's root; by default those beside the repository.
+var suiteFile = flag.String("suite", "../../shared/cache-tests/tests.json", "the exported definitions of http-tests/cache-tests")
+
 func suite(t *testing.T) []trial {
 	t.Helper()
-	path := "../shared/cache-tests/tests.json"
-	if named := os.Getenv("SUITE"); named != "" {
-		path = named
-	}
-	if !filepath.IsAbs(path) {
-		path = filepath.Join("..", path)
-	}
-	trials, err := readSuite(path)
+	trials, err := readSuite(*suiteFile)
 	if err != nil {
 		t.Fatal(err)
 	}

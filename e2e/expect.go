@@ -57,6 +57,8 @@ func (w *world) look(args []string) error {
 		return w.lookRedis(args[1:])
 	case args[0] == "same" || args[0] == "different":
 		return w.compare(args[0], args[1:])
+	case w.replicas[args[0]] != nil && args[1] == "asking":
+		return w.lookAsking(args[0], args[2:])
 	case w.replicas[args[0]] != nil:
 		return w.lookReplica(w.replicas[args[0]], args[1:])
 	}
@@ -142,6 +144,22 @@ func (w *world) lookReplica(r *replica, args []string) error {
 	return nil
 }
 
+// lookAsking sends a request of its own each time that it looks, and judges the answer to it.
+func (w *world) lookAsking(replica string, args []string) error {
+	if len(args) < 3 {
+		return permanent{script.ErrUsage}
+	}
+	a, err := w.parseAsk(args[0], args[1], nil)
+	if err != nil {
+		return err
+	}
+	got := send(w.replicas[replica].listen, a)
+	if err := got.wait(answerLimit); err != nil {
+		return err
+	}
+	return lookAnswer(got, args[2], args[3:])
+}
+
 // compare wants all bodies to be the same, or no two.
 func (w *world) compare(how string, names []string) error {
 	seen, all := map[string]string{}, 0
@@ -175,46 +193,33 @@ type sight func(name string) (string, bool)
 //	Name~regexp  it matches             Name!~regexp  it does not
 func hold(checks []string, see sight) error {
 	for _, check := range checks {
-		ok, value, err := holds(check, see)
-		if err != nil {
-			return permanent{fmt.Errorf("%s: %w", check, err)}
+		name, want := parseCheck(check)
+		negated := strings.Contains(name, "!")
+		name = strings.Trim(name, "!")
+		value, there := see(name)
+		ok := there
+		switch {
+		case strings.HasPrefix(want, "="):
+			ok = there && value == want[1:]
+		case strings.HasPrefix(want, "~"):
+			pattern, err := regexp.Compile(want[1:])
+			if err != nil {
+				return permanent{fmt.Errorf("%s: %w", check, err)}
+			}
+			ok = there && pattern.MatchString(value)
 		}
-		if !ok {
-			return fmt.Errorf("%s does not hold: it is %s", check, value)
+		if ok == negated {
+			return fmt.Errorf("%s does not hold: it is %q", check, value)
 		}
 	}
 	return nil
 }
 
-func holds(check string, see sight) (ok bool, value string, err error) {
-	at := strings.IndexAny(check, "=~")
-	if at < 0 {
-		name, absent := strings.CutPrefix(check, "!")
-		value, there := see(name)
-		return there != absent, shown(value, there), nil
+func parseCheck(check string) (name, want string) {
+	if at := strings.IndexAny(check, "=~"); at >= 0 {
+		return check[:at], check[at:]
 	}
-	name, negated := strings.CutSuffix(check[:at], "!")
-	value, there := see(name)
-	want := check[at+1:]
-	ok = there && value == want
-	if check[at] == '~' {
-		pattern, err := regexp.Compile(want)
-		if err != nil {
-			return false, "", err
-		}
-		ok = there && pattern.MatchString(value)
-	}
-	return ok != negated, shown(value, there), nil
-}
-
-func shown(value string, there bool) string {
-	switch {
-	case !there:
-		return "not there"
-	case len(value) > 300:
-		return fmt.Sprintf("%q…", value[:300])
-	}
-	return strconv.Quote(value)
+	return check, ""
 }
 
 // count compares with N, >=N or <=N.

@@ -135,7 +135,7 @@ func (i *interim) UnmarshalJSON(data []byte) error {
 func readSuite(path string) ([]trial, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w\nExport the definitions of the public suite http-tests/cache-tests and name the file: make conformance SUITE=tests.json", err)
+		return nil, fmt.Errorf("%w\nExport the definitions of the public suite http-tests/cache-tests, then: make conformance SUITE=FILE", err)
 	}
 	var groups []struct{ Tests []trial }
 	if err == nil {

@@ -24,7 +24,8 @@ type upstream struct {
 
 // page is what is known of one path (with its query).
 type page struct {
-	replies []reply // still to come; the last one repeats
+	replies []reply // still to come; the last one repeats until another line follows it
+	again   bool    // the one that is left has been sent already
 	asked   int     // requests that arrived here
 	now     int     // under way
 	most    int     // that were ever under way together
@@ -43,6 +44,9 @@ type reply struct {
 	hold     string   // the gate it waits at before its head
 	holdBody string   // the gate it waits at with half of the body sent
 	fault    string   // see faults
+
+	delay  time.Duration // before the head; only load tests let time pass
+	spread time.Duration // how long the body takes
 }
 
 // faults are the ways in which an upstream can go wrong with a request that it has read.
@@ -77,6 +81,9 @@ func (u *upstream) script(path string, r reply) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	p := u.page(path)
+	if p.again {
+		p.replies, p.again = nil, false
+	}
 	p.replies = append(p.replies, r)
 }
 
@@ -110,8 +117,8 @@ func (u *upstream) release(name string) {
 }
 
 func (u *upstream) reply(v *visit) error {
-	r, n, done := u.arrive(v)
-	defer done()
+	r, n := u.arrive(v)
+	defer v.over()
 	if r.fault == "stall" {
 		return u.stand("")
 	}
@@ -122,6 +129,10 @@ func (u *upstream) reply(v *visit) error {
 	}
 	if err := u.readBody(v); err != nil {
 		return err
+	}
+	select {
+	case <-time.After(r.delay):
+	case <-u.gone():
 	}
 	switch {
 	case r.fault == "reset":
@@ -137,7 +148,7 @@ func (u *upstream) reply(v *visit) error {
 }
 
 // arrive counts a request the moment its head is here, and says how to answer it.
-func (u *upstream) arrive(v *visit) (r reply, n int, done func()) {
+func (u *upstream) arrive(v *visit) (r reply, n int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	path := v.URL.RequestURI()
@@ -151,15 +162,16 @@ func (u *upstream) arrive(v *visit) (r reply, n int, done func()) {
 	case 0:
 		r = reply{status: http.StatusNotFound, body: "nothing is scripted here"}
 	case 1:
-		r = p.replies[0]
+		r, p.again = p.replies[0], true
 	default:
 		r, p.replies = p.replies[0], p.replies[1:]
 	}
-	return r, p.asked, func() {
+	v.over = sync.OnceFunc(func() {
 		u.mu.Lock()
 		p.now--
 		u.mu.Unlock()
-	}
+	})
+	return r, p.asked
 }
 
 // stand waits at a gate, or at none until the upstream goes down.
@@ -216,6 +228,9 @@ func (u *upstream) write(v *visit, r reply, n int) error {
 			head += "Content-Length: " + strconv.Itoa(len(body)) + "\r\n"
 		}
 	}
+	if bodiless {
+		v.over()
+	}
 	if _, err := io.WriteString(v.conn, head+"\r\n"); err != nil || bodiless {
 		return err
 	}
@@ -223,9 +238,8 @@ func (u *upstream) write(v *visit, r reply, n int) error {
 }
 
 func (u *upstream) writeBody(v *visit, r reply, body string) error {
-	chunked := r.framing == "chunked"
 	half := len(body) / 2
-	if _, err := io.WriteString(v.conn, framed(body[:half], chunked)); err != nil {
+	if err := u.drip(v.conn, r, body[:half]); err != nil {
 		return err
 	}
 	switch r.fault {
@@ -235,7 +249,7 @@ func (u *upstream) writeBody(v *visit, r reply, body string) error {
 		return u.stand("")
 	case "endless":
 		for {
-			if _, err := io.WriteString(v.conn, framed(body, chunked)); err != nil {
+			if _, err := io.WriteString(v.conn, framed(r.framing, body)); err != nil {
 				return err
 			}
 		}
@@ -245,12 +259,31 @@ func (u *upstream) writeBody(v *visit, r reply, body string) error {
 			return err
 		}
 	}
-	rest := framed(body[half:], chunked)
-	if chunked {
+	rest := framed(r.framing, body[half:])
+	if r.framing == "chunked" {
 		rest += "0\r\n" + r.trailer.lines() + "\r\n"
 	}
+	v.over() // before the other side can know that it is, and asks again
 	if _, err := io.WriteString(v.conn, rest); err != nil || r.framing == "close" {
 		return errHangUp
+	}
+	return nil
+}
+
+// drip writes in forty pieces over the time that the reply has for it, or at once when it has none.
+func (u *upstream) drip(conn io.Writer, r reply, part string) error {
+	const pieces = 40
+	for i := range pieces {
+		if r.spread > 0 {
+			select {
+			case <-time.After(r.spread / pieces):
+			case <-u.gone():
+				return errHangUp
+			}
+		}
+		if _, err := io.WriteString(conn, framed(r.framing, part[i*len(part)/pieces:(i+1)*len(part)/pieces])); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -288,10 +321,12 @@ func (u *upstream) fill(text string, v *visit, n int) string {
 	})
 }
 
-// see reads one thing that a check can name of a path: most (under way together), method, body, or a header of the
-// last request.
+// see reads one thing that a check can name of a path: now (under way), most (that ever were together), and of the
+// last request method, body, Host or a header.
 func (p *page) see(name string) (string, bool) {
 	switch {
+	case name == "now":
+		return strconv.Itoa(p.now), true
 	case name == "most":
 		return strconv.Itoa(p.most), true
 	case p.last == nil:

@@ -31,6 +31,7 @@ func (w *world) verbs() map[string]script.Cmd {
 		"send":     {"client text", "send more on a client's connection", 2, w.sendMore},
 		"leave":    {"client", "close a client's connection", 1, w.leave},
 		"release":  {"gate", "let everybody through a gate", 1, w.release},
+		"settle":   {"", "until no replica fetches anything any more", 0, w.settle},
 		"purge":    {"replica path [soft]", "purge a URL through the admin port", 2, w.purge},
 		"redis":    {"start | kill | flush | cut | pause | blackhole | heal", "the Redis and the line to it", 1, w.doRedis},
 		"expect":   {"what...", "wait for an answer and check it, or check a count now", 2, w.expect},
@@ -188,6 +189,12 @@ func (w *world) parseAsk(method, target string, words []string) (ask, error) {
 				return a, err
 			}
 			a.body = filler(n)
+		case name == "pad":
+			n, err := strconv.Atoi(value)
+			if err != nil {
+				return a, err
+			}
+			a.header = append(a.header, field{"X-Pad", strings.Repeat("x", n)})
 		case name == "hold":
 			w.upstream.mu.Lock()
 			a.hold = w.upstream.gate(value)
@@ -230,6 +237,23 @@ func (w *world) each(name string, do func(*answer) error) error {
 func (w *world) release(args []string) error {
 	w.upstream.release(args[0])
 	return nil
+}
+
+// settle: a client can have its last byte before the answer is kept.
+func (w *world) settle([]string) error {
+	return poll(pollLimit, func() error {
+		for _, r := range w.replicas {
+			select {
+			case <-r.gone:
+				continue
+			default:
+			}
+			if err := w.lookReplica(r, []string{"fills_running", "0"}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func (w *world) purge(args []string) error {

@@ -51,6 +51,7 @@ type visit struct {
 	*http.Request
 	conn net.Conn
 	in   *bufio.Reader
+	over func() // ends its being counted as under way; may be called again
 }
 
 // reset makes the connection end as if the other machine had crashed.
