@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -86,7 +87,7 @@ func newBell(s *Store, id string) *bell {
 	return &bell{
 		store: s, id: id,
 		waiters: make(map[*waiter]struct{}), watchers: make(map[*watcher]struct{}),
-		acks: make(map[uint64]chan struct{}), tried: make(chan struct{}),
+		acks: make(map[uint64]chan struct{}), numbers: make(map[string]int64), tried: make(chan struct{}),
 	}
 }
 
@@ -113,8 +114,8 @@ func (b *bell) leave(w *waiter) {
 	delete(b.waiters, w)
 }
 
-// poll is how long a waiter trusts the bell before it looks for itself; jittered, as many began at once.
-func (b *bell) poll() time.Duration { return 400*time.Millisecond + rand.N(200*time.Millisecond) }
+// pause is how long a waiter trusts the bell before it looks for itself; jittered, as many began at once.
+func pause() time.Duration { return 400*time.Millisecond + rand.N(200*time.Millisecond) }
 
 // listen keeps the line until ctx ends.
 func (b *bell) listen(ctx context.Context) {
@@ -309,5 +310,38 @@ func (b *bell) acknowledged(id uint64) {
 		case ack <- struct{}{}:
 		default:
 		}
+	}
+}
+
+func (b *bell) expect(id uint64) <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ack := make(chan struct{}, 1024)
+	b.acks[id] = ack
+	return ack
+}
+
+func (b *bell) expected(id uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.acks, id)
+}
+
+// Watch tells obey what replicas do, this one included, until ctx ends.
+func (s *Store) Watch(ctx context.Context, obey func(store.Event)) error {
+	w := &watcher{obey: obey}
+	s.bell.mu.Lock()
+	s.bell.watchers[w] = struct{}{}
+	s.bell.mu.Unlock()
+	defer func() {
+		s.bell.mu.Lock()
+		defer s.bell.mu.Unlock()
+		delete(s.bell.watchers, w)
+	}()
+	select {
+	case <-ctx.Done():
+		return fmt.Errorf("watch: %w", ctx.Err())
+	case <-s.life.Done():
+		return fmt.Errorf("watch: %w: closed", store.ErrUnavailable)
 	}
 }

@@ -186,6 +186,12 @@ func (s *Store) stage(ctx context.Context, d draft) (p plan, inline []byte, err 
 	if d.entry.Body == nil {
 		return p, nil, nil
 	}
+	if b, ok := d.entry.Body.(*body); ok && s.prolong(ctx, d, b) {
+		why := p.why
+		p = b.plan
+		p.why = why
+		return p, nil, nil
+	}
 	p.size = d.entry.Body.Size()
 	r := &heldReader{body: d.entry.Body, spans: slices.Clone(p.spans)}
 	if held := p.held(); held <= inlineSize {
@@ -216,6 +222,19 @@ func (s *Store) stage(ctx context.Context, d draft) (p plan, inline []byte, err 
 	return p, nil, nil
 }
 
+// prolong lets a body that was read from under the same key lie where it lies, as after a 304 it does: megabytes need
+// not go through this replica twice to be found unchanged. It reports whether all of it is still there.
+func (s *Store) prolong(ctx context.Context, d draft, b *body) bool {
+	if b.inline() || b.name != segmentName(d.names, b.generation) {
+		return false
+	}
+	var there []*redis.BoolCmd
+	err := s.eachSegment(ctx, d.names, b.tail(), func(c redis.Pipeliner, name string) {
+		there = append(there, c.Expire(ctx, name, d.keep+readers))
+	})
+	return err == nil && !slices.ContainsFunc(there, func(c *redis.BoolCmd) bool { return !c.Val() })
+}
+
 // heldReader reads a body's spans as one stream.
 type heldReader struct {
 	body  store.Body
@@ -240,27 +259,27 @@ func (r *heldReader) fill(ctx context.Context, p []byte) error {
 	return nil
 }
 
-// drop deletes staged segments of a commit that was refused.
-func (s *Store) drop(ctx context.Context, n names, p plan) {
-	s.eachSegment(ctx, n, tail{generation: p.generation, sums: len(p.sums)}, func(c redis.Pipeliner, name string) {
-		c.Unlink(ctx, name)
-	})
-}
-
-// retire leaves the segments of what was replaced to those who are reading them, for a while.
-func (s *Store) retire(ctx context.Context, n names, value string) {
-	if t, ok := parseTail([]byte(value)); ok {
-		s.eachSegment(ctx, n, t, func(c redis.Pipeliner, name string) { c.Expire(ctx, name, readers) })
+// drop deletes what was staged for a commit that was refused, but not what others' heads name.
+func (s *Store) drop(ctx context.Context, d draft, p plan) {
+	if p.generation == generationOf(d.token) {
+		_ = s.eachSegment(ctx, d.names, p.tail(), func(c redis.Pipeliner, name string) { c.Unlink(ctx, name) })
 	}
 }
 
-// eachSegment changes segments in one go. That it may fail matters little: each has a term of its own.
-func (s *Store) eachSegment(ctx context.Context, n names, t tail, change func(c redis.Pipeliner, name string)) {
+// retire leaves the segments of what was replaced to those who are reading them, for a while. now is what lies there.
+func (s *Store) retire(ctx context.Context, n names, value string, now plan) {
+	if t, ok := parseTail([]byte(value)); ok && t.generation != now.generation {
+		_ = s.eachSegment(ctx, n, t, func(c redis.Pipeliner, name string) { c.Expire(ctx, name, readers) })
+	}
+}
+
+// eachSegment changes segments in one go. Mostly it may fail: each has a term of its own.
+func (s *Store) eachSegment(ctx context.Context, n names, t tail, change func(c redis.Pipeliner, name string)) error {
 	if t.generation == [16]byte{} || t.sums == 0 {
-		return
+		return nil
 	}
 	name := segmentName(n, t.generation)
-	_ = s.transfer(context.WithoutCancel(ctx), 0, func(ctx context.Context, c redis.UniversalClient) error {
+	return s.transfer(context.WithoutCancel(ctx), 0, func(ctx context.Context, c redis.UniversalClient) error {
 		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i := range t.sums {
 				change(p, name+strconv.Itoa(i))

@@ -15,6 +15,9 @@ import (
 // commit went through, so they all do.
 const merges = 64
 
+// errUnfit: what nobody would be able to read is not written. That is nobody's failure, there is just nothing to keep.
+var errUnfit = errors.New("not fit to be kept")
+
 // Commit stages a large body, and then writes everything in one step. A signpost is written as the last one seen with
 // one line more; was there another by then, the step says which, and nothing was written.
 func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write) error {
@@ -30,37 +33,39 @@ func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write
 	e.Leased = lease.Taken
 	head, err := store.EncodeHead(&e, bodySize(e.Body))
 	if err != nil {
-		// Not fit to be kept, which is nobody's failure: there is just nothing to keep.
 		return s.Release(ctx, lease, store.Outcome{End: store.Lapsed})
 	}
 	p, inline, err := s.stage(ctx, d)
 	if err != nil {
-		s.drop(ctx, d.names, p)
+		s.drop(ctx, d, p)
 		return about("commit", lease.Key, err)
 	}
-	written, err := s.put(ctx, lease, write, p.append(append(head, inline...)))
+	old, err := s.put(ctx, lease, write, p.append(append(head, inline...)))
 	switch {
-	case errors.Is(err, store.ErrLost):
-		s.leases.loseToken(lease.Token)
-		s.drop(ctx, d.names, p)
-	case errors.Is(err, store.ErrReadOnly):
-		s.drop(ctx, d.names, p)
 	case err == nil:
 		s.leases.forget(lease.Token)
-		s.retire(ctx, d.names, written.replaced)
+		s.retire(ctx, d.names, old.entry, p)
 		if write.Variant != nil {
-			s.retire(ctx, s.of(write.Sign), written.replacedSign)
+			s.retire(ctx, s.of(write.Sign), old.sign, plan{})
 		}
+	case errors.Is(err, store.ErrLost):
+		s.leases.loseToken(lease.Token)
+		s.drop(ctx, d, p)
+	case errors.Is(err, store.ErrReadOnly):
+		s.drop(ctx, d, p)
+	case errors.Is(err, errUnfit):
+		s.drop(ctx, d, p)
+		return s.Release(ctx, lease, store.Outcome{End: store.Lapsed})
 	}
-	// After any other error nobody knows whether it was written: the segments run out by themselves if not.
+	// After any other error nobody knows whether it was written: if not, the segments run out by themselves.
 	return about("commit", lease.Key, err)
 }
 
-// written is what a commit replaced: the ends of values.
-type written struct{ replaced, replacedSign string }
+// replaced is what a commit replaced: the ends of values.
+type replaced struct{ entry, sign string }
 
 // put runs the commit step until the signpost it was made for is the one that is there.
-func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, value []byte) (written, error) {
+func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, value []byte) (replaced, error) {
 	n, l := s.of(write.Key), s.of(lease.Key)
 	keys := []string{n.head, l.lease, n.page, n.all, l.fail, n.bell}
 	m := message{Token: lease.Token, Keys: []messageKey{keyOf(write.Key)}}
@@ -76,25 +81,25 @@ func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, v
 		if write.Variant != nil {
 			sign, err := s.sign(write, there)
 			if err != nil {
-				return written{}, err
+				return replaced{}, err
 			}
 			call = append(args[:len(args):len(args)], sign, keep, digest(there))
 		}
 		r, err := s.run(ctx, s.steps.commit, keys, call...)
 		if err != nil {
-			return written{}, err
+			return replaced{}, err
 		}
 		switch r.text(0) {
 		case "done":
-			return written{r.text(1), r.text(2)}, nil
+			return replaced{r.text(1), r.text(2)}, nil
 		case "lost":
-			return written{}, store.ErrLost
+			return replaced{}, store.ErrLost
 		case "refused":
-			return written{}, fmt.Errorf("%w: %s", store.ErrReadOnly, r.text(1))
+			return replaced{}, fmt.Errorf("%w: %s", store.ErrReadOnly, r.text(1))
 		}
 		there = r.text(1)
 	}
-	return written{}, fmt.Errorf("%w: the signpost changed %d times", store.ErrUnavailable, merges)
+	return replaced{}, fmt.Errorf("%w: the signpost changed %d times", store.ErrUnavailable, merges)
 }
 
 // sign is the value of the signpost that is there with the write's line added. One that cannot be read is begun anew.
@@ -108,7 +113,7 @@ func (s *Store) sign(write store.Write, there string) ([]byte, error) {
 	e := store.Entry{Key: write.Sign, Stored: s.clock.toStore(policy.AddVariant(old, *write.Variant))}
 	head, err := store.EncodeHead(&e, 0)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnfit, err)
 	}
 	p := plan{}
 	if e.Kind == policy.Marker {

@@ -74,7 +74,7 @@ func (l *leases) forget(token string) {
 	}
 }
 
-// prolong answers the class the lease was taken with, should it have to be written again.
+// class answers the class the lease was taken with, should it have to be written again.
 func (l *leases) class(token string) policy.Class {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,21 +148,16 @@ func (s *Store) Await(ctx context.Context, key policy.Key, token string) (store.
 		if err != nil || left == 0 {
 			return out, about("await", key, err)
 		}
-		poll := time.NewTimer(min(left, s.bell.poll()))
+		poll := time.After(min(left, pause()))
 		select {
 		case out := <-w.ended:
-			poll.Stop()
 			return out, nil
 		case <-w.look:
-		case <-poll.C:
+		case <-poll:
 		case <-ctx.Done():
-			err = ctx.Err()
+			return out, about("await", key, ctx.Err())
 		case <-s.life.Done():
-			err = fmt.Errorf("%w: closed", store.ErrUnavailable)
-		}
-		poll.Stop()
-		if err != nil {
-			return store.Outcome{}, about("await", key, err)
+			return out, about("await", key, fmt.Errorf("%w: closed", store.ErrUnavailable))
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -53,10 +55,10 @@ func (s *Store) purgePage(ctx context.Context, page policy.Key, p purgeNote) (es
 			estimate = len(e.Variants)
 		}
 		if p.Mode == store.Hard {
-			s.retire(ctx, n, raw)
+			s.retire(ctx, n, raw, plan{})
 		}
 	}
-	return estimate, r.int(1), s.replicated(ctx)
+	return estimate, r.int(1), s.replicated(ctx, n.page, r.int(3))
 }
 
 // purgeAll writes the note under every tag, and rings once, at the last.
@@ -71,22 +73,62 @@ func (s *Store) purgeAll(ctx context.Context, p purgeNote) (heard int64, err err
 		if err != nil {
 			return 0, err
 		}
+		if err := s.replicated(ctx, n.all, r.int(3)); err != nil {
+			return 0, err
+		}
 		heard = r.int(1)
 	}
-	return heard, s.replicated(ctx)
+	return heard, nil
 }
 
-// replicated waits, where there is a replica to take over, until it has the purge too.
-func (s *Store) replicated(ctx context.Context) error {
+// replicated waits, where there is a replica to take over from this Redis, until one has the note too: a purge that a
+// change of master could undo is not done (R11). WAIT goes by the writes of its own connection, so the pipeline's
+// begins with one, which is behind the note in the stream that replicas read. A cluster's WAIT cannot be sent by
+// key, so there nothing is waited for.
+func (s *Store) replicated(ctx context.Context, note string, replicas int64) error {
+	if replicas == 0 || s.cluster {
+		return nil
+	}
+	ask, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var have *redis.Cmd
+	_, err := s.client.Pipelined(ask, func(p redis.Pipeliner) error {
+		p.PExpire(ask, note, longest)
+		have = p.Do(ask, "wait", 1, millis(min(s.replies, s.timeout/2)))
+		return nil
+	})
+	if err != nil {
+		return sentinel(ctx, err)
+	}
+	if n, _ := have.Int64(); n == 0 {
+		return fmt.Errorf("%w: no replica of Redis has the purge yet", store.ErrUnavailable)
+	}
 	return nil
 }
 
-// replied counts the replicas that ring back. In a cluster a node knows only its own listeners, so there all the time
-// is given.
+// listeners is how many replicas hear the bell. A publication tells that, but in a cluster only of its own node.
+func (s *Store) listeners(ctx context.Context, heard int64) int64 {
+	c, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return heard
+	}
+	var all atomic.Int64
+	err := c.ForEachShard(ctx, func(ctx context.Context, node *redis.Client) error {
+		n, err := node.PubSubNumSub(ctx, s.channel()).Result()
+		all.Add(n[s.channel()])
+		return err
+	})
+	if err != nil {
+		return math.MaxInt64 // unknown: give them all the time
+	}
+	return all.Load()
+}
+
+// replied counts the replicas that ring back.
 func (s *Store) replied(ctx context.Context, acks <-chan struct{}, heard int64) (n int) {
 	enough := time.NewTimer(s.replies)
 	defer enough.Stop()
-	for s.cluster || int64(n) < heard {
+	for heard = s.listeners(ctx, heard); int64(n) < heard; {
 		select {
 		case <-acks:
 			n++
@@ -99,68 +141,4 @@ func (s *Store) replied(ctx context.Context, acks <-chan struct{}, heard int64) 
 		}
 	}
 	return n
-}
-
-func (b *bell) expect(id uint64) <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	ack := make(chan struct{}, 1024)
-	b.acks[id] = ack
-	return ack
-}
-
-func (b *bell) expected(id uint64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.acks, id)
-}
-
-// Watch tells obey what replicas do, this one included, until ctx ends.
-func (s *Store) Watch(ctx context.Context, obey func(store.Event)) error {
-	w := &watcher{obey: obey}
-	s.bell.mu.Lock()
-	s.bell.watchers[w] = struct{}{}
-	s.bell.mu.Unlock()
-	defer func() {
-		s.bell.mu.Lock()
-		defer s.bell.mu.Unlock()
-		delete(s.bell.watchers, w)
-	}()
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("watch: %w", ctx.Err())
-	case <-s.life.Done():
-		return fmt.Errorf("watch: %w: closed", store.ErrUnavailable)
-	}
-}
-
-// Warnings are what an operator should know of this Redis before it matters (R20). What Redis does not tell is no
-// warning.
-func (s *Store) Warnings(ctx context.Context) []string {
-	var list []string
-	select {
-	case <-s.bell.tried:
-	case <-ctx.Done():
-	}
-	s.bell.mu.Lock()
-	broke := s.bell.broke
-	s.bell.mu.Unlock()
-	if redis.IsPermissionError(broke) {
-		list = append(list, "this user may not subscribe ("+broke.Error()+"): other replicas' fills and purges are noticed late; allow &"+s.prefix+":bell:*")
-	}
-	ask, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	got, err := s.client.ConfigGet(ask, "maxmemory*").Result()
-	if err != nil || got["maxmemory"] == "0" {
-		return list
-	}
-	switch got["maxmemory-policy"] {
-	case "volatile-ttl":
-		list = append(list, "maxmemory-policy volatile-ttl evicts leases first, so that pages are fetched twice; prefer allkeys-lru")
-	case "allkeys-random", "volatile-random":
-		list = append(list, "maxmemory-policy "+got["maxmemory-policy"]+" evicts leases and purge notes like anything else; prefer allkeys-lru")
-	case "noeviction":
-		list = append(list, "maxmemory-policy noeviction: once Redis is full, nothing more is stored; prefer allkeys-lru")
-	}
-	return list
 }

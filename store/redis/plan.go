@@ -126,6 +126,10 @@ type tail struct {
 	why         policy.Reason
 }
 
+func (p plan) tail() tail {
+	return tail{generation: p.generation, spans: len(p.spans), sums: len(p.sums)}
+}
+
 func parseTail(b []byte) (t tail, ok bool) {
 	if len(b) < tailSize || b[len(b)-2] != planVersion {
 		return tail{}, false

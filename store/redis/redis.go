@@ -103,10 +103,10 @@ func (s *Store) Waiting() int64 { return s.waiting.Load() }
 
 // Check reports whether Redis answers, breaker or not.
 func (s *Store) Check(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	ask, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	if err := s.client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("check: %w: %w", store.ErrUnavailable, err)
+	if err := s.client.Ping(ask).Err(); err != nil {
+		return fmt.Errorf("check: %w", sentinel(ctx, err))
 	}
 	return nil
 }

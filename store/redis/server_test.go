@@ -70,6 +70,11 @@ func (s *server) kill() {
 	s.cmd = nil
 }
 
+// pause stops the process: connections stay, and nothing answers.
+func (s *server) pause() { s.signal(syscall.SIGSTOP) }
+
+func (s *server) resume() { s.signal(syscall.SIGCONT) }
+
 func (s *server) signal(sig os.Signal) {
 	s.t.Helper()
 	if err := s.cmd.Process.Signal(sig); err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"weir/policy"
@@ -27,6 +28,9 @@ const (
 
 // Take is one round trip; a body that does not lie in the value costs one more, for its first segment.
 func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (store.Taken, error) {
+	if strings.Contains(want.Holder, "|") {
+		return store.Taken{}, about("take", key, fmt.Errorf("holder %q is no address", want.Holder))
+	}
 	t, unusable, err := s.take(ctx, key, want, "")
 	if unusable != "" {
 		// Fresh by its head, but not to be read: the script must hear of it, or it would never grant the lease.

@@ -1,7 +1,7 @@
 -- Dates a note, and for a page drops its head (hard) and turns its lease into a tombstone.
 -- KEYS: note all-note bell [head lease]
 -- ARGV: mode(0: hard, 1: soft, 2: must validate) channel message('': do not ring)
--- Answers the note's date, how many heard the bell, and the page's head if there was one.
+-- Answers the note's date, how many heard the bell, the page's head if there was one, and how many replicas follow.
 local now = clock()
 local got = read()
 local stamps = note(got[1])
@@ -26,4 +26,7 @@ local heard = 0
 if ARGV[3] ~= '' then
   heard = ring(KEYS[3], ARGV[2], stamp, lapsed, 0, ARGV[3])
 end
-return { now, stamp, heard, kept and kept.leased > hard and kept.raw or '' }
+-- An ACL may forbid INFO; then there are none to wait for.
+local info = redis.pcall('INFO', 'replication')
+local follow = type(info) == 'string' and select(2, info:gsub('state=online', '')) or 0
+return { now, stamp, heard, kept and kept.leased > hard and kept.raw or '', follow }

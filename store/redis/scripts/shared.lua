@@ -22,26 +22,35 @@ local function moment(raw, at)
   return struct.unpack('>I8', raw, at)
 end
 
+-- Whatever is no value of ours counts as absent, also when it only looks like one: a moment past 2^53 is none, and would
+-- make every later one wrong.
+local function sane(n)
+  n = tonumber(n)
+  return n and n <= 9007199254740991 and n or nil
+end
+
 local function entry(raw)
-  if not raw or #raw < 62 or raw:sub(1, 4) ~= 'WEIR' or raw:byte(5) ~= 1 then
+  if not raw or #raw < 62 or raw:sub(1, 4) ~= 'WEIR' or raw:byte(5) ~= 1 or raw:byte(6) > MARKER then
     return nil
   end
-  return { raw = raw, kind = raw:byte(6), fresh = moment(raw, 7), rescue = moment(raw, 23), leased = moment(raw, 31) }
+  local fresh, rescue, leased = sane(moment(raw, 7)), sane(moment(raw, 23)), sane(moment(raw, 31))
+  return fresh and rescue and leased
+    and { raw = raw, kind = raw:byte(6), fresh = fresh, rescue = rescue, leased = leased } or nil
 end
 
 local function lease(raw)
   local class, waited, taken, holder, token = (raw or ''):match('^L1|(%d)|(%d)|(%d+)|([^|]*)|(.*)$')
-  return token and { raw = raw, class = class, waited = waited == '1', taken = tonumber(taken), token = token }
+  return sane(taken) and { raw = raw, class = class, waited = waited == '1', taken = sane(taken), token = token }
 end
 
 local function ended(raw)
   local taken, outcome, token = (raw or ''):match('^E1|(%d+)|([^|]*)|(.*)$')
-  return token and { taken = tonumber(taken), outcome = outcome, token = token }
+  return sane(taken) and { taken = sane(taken), outcome = outcome, token = token }
 end
 
 local function note(raw)
   local hard, soft, validate = (raw or ''):match('^N1|(%d+)|(%d+)|(%d+)$')
-  return { tonumber(hard) or 0, tonumber(soft) or 0, tonumber(validate) or 0 }
+  return { sane(hard) or 0, sane(soft) or 0, sane(validate) or 0 }
 end
 
 -- What the page's own note and everybody's say together, and the latest of it, which leases are compared with.

@@ -1,0 +1,109 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"weir/policy"
+	"weir/store"
+	"weir/store/storetest"
+)
+
+// SHA-256 by another program: printf 'api http example.com:80 /x' | sha256sum.
+const (
+	xSum = "a4b1731ce1ddb814656209d10223656c96f7a144787f2ae5bf46aff4460daa13"
+	vSum = "4c94485e0c21ae6c41ce1dfe7b6bfaceea5ab68e40a2476f50208e526f506080"
+)
+
+// TestNames: replicas of two releases meet under these names.
+func TestNames(t *testing.T) {
+	key := policy.Key{Primary: "api http example.com:80 /x", Variant: "v"}
+	for _, c := range []struct {
+		l   layout
+		key policy.Key
+		n   names
+	}{
+		{layout{prefix: "weir"}, policy.Key{Primary: key.Primary}, names{
+			head: "weir:{0}:head:" + xSum, lease: "weir:{0}:lease:" + xSum, fail: "weir:{0}:fail:" + xSum,
+			page: "weir:{0}:page:" + xSum, all: "weir:{0}:all", bell: "weir:{0}:bell", segments: "weir:{0}:seg:" + xSum,
+		}},
+		{layout{prefix: "w", cluster: true}, key, names{
+			head: "w:{a4}:head:" + xSum + ":" + vSum, lease: "w:{a4}:lease:" + xSum + ":" + vSum,
+			fail: "w:{a4}:fail:" + xSum + ":" + vSum, segments: "w:{a4}:seg:" + xSum + ":" + vSum,
+			page: "w:{a4}:page:" + xSum, all: "w:{a4}:all", bell: "w:{a4}:bell",
+		}},
+	} {
+		if got := c.l.of(c.key); got != c.n {
+			t.Errorf("names = %+v\nwant %+v", got, c.n)
+		}
+	}
+	if got := (layout{prefix: "weir", db: 3}).channel(); got != "weir:bell:3" {
+		t.Errorf("channel = %q", got)
+	}
+	tags := make(map[string]bool)
+	for _, n := range (layout{prefix: "w", cluster: true}).everywhere() {
+		tags[n.all] = true
+	}
+	if len(tags) != 256 {
+		t.Errorf("%d tags", len(tags))
+	}
+}
+
+func TestValues(t *testing.T) {
+	l := store.Lease{Key: page("x"), Token: "t|1", Holder: "10.0.0.1:8082", Taken: 1790000000000000}
+	value := leaseValue(l, policy.WarmWaits)
+	if value != "L1|4|1|1790000000000000|10.0.0.1:8082|t|1" {
+		t.Errorf("lease = %q", value)
+	}
+	if got := parseLease(page("x"), value); got == nil || *got != l {
+		t.Errorf("read as %+v", got)
+	}
+	for _, foreign := range []string{"", "L1", "L2|4|1|1|h|t", "L1|4|1|x|h|t", "E1|1|0|t"} {
+		if got := parseLease(page("x"), foreign); got != nil {
+			t.Errorf("%q read as %+v", foreign, got)
+		}
+	}
+	out := store.Outcome{
+		End: store.Failed, Remember: 3 * time.Second,
+		Fault: policy.Fault{Kind: policy.BadStatus, Status: 503, RetryAfter: 7 * time.Second},
+	}
+	if got := parseOutcome(outcomeValue(out)); got != out {
+		t.Errorf("outcome = %+v, want %+v", got, out)
+	}
+	for _, foreign := range []string{"", "x", "9,0,0,0,0", "-1,0,0,0,0", "0"} {
+		if got := parseOutcome(foreign); got != (store.Outcome{End: store.Lapsed}) {
+			t.Errorf("%q read as %+v", foreign, got)
+		}
+	}
+}
+
+// TestContractInACluster: one node, with all slots, which refuses scripts whose keys lie in more than one.
+func TestContractInACluster(t *testing.T) {
+	port := freePort(t)
+	srv := startServer(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", freePort(t))
+	raw := srv.client()
+	defer func() { _ = raw.Close() }()
+	if err := raw.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cluster is up", func() bool {
+		return raw.Set(t.Context(), "x", "y", time.Second).Err() == nil
+	})
+	t.Run("", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) (a, b storetest.Store) {
+			c := srv.config("weir-" + t.Name()[len("TestContractInACluster"):])
+			c.Mode, c.Addresses, c.Prefix = "cluster", []string{"127.0.0.1:" + port}, clean(c.Prefix)
+			return srv.open(t, c), srv.open(t, c)
+		}, storetest.RealClock)
+	})
+}
+
+func clean(prefix string) string {
+	b := []byte(prefix)
+	for i, c := range b {
+		if c == '{' || c == '}' || c == '|' || c <= ' ' {
+			b[i] = '_'
+		}
+	}
+	return string(b)
+}
