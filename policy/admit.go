@@ -104,7 +104,7 @@ func (b *brought) windows() {
 	s, c := &b.adm.Stored, &b.rule.Cache
 	left := b.term.left
 	if s.Alone {
-		left = min(left, 0)
+		left = 0
 	}
 	s.FreshUntil = b.res.Arrived.Add(left)
 	var refresh, rescue time.Duration

@@ -110,7 +110,7 @@ func (p *Policy) Decide(plan Plan, stored *Stored, at Moment) Decision {
 // decide is about an answer that the request may in principle be given.
 func (p *Plan) decide(s *Stored, at Moment) Decision {
 	d := Decision{Action: Serve, Reason: Fresh, Age: s.AgeAt(at.Now)}
-	fresh, wanted := s.FreshUntil.After(at.Now), p.accepts(s, at.Now)
+	fresh, wanted := s.isFresh(at.Now), p.accepts(s, at.Now)
 	switch {
 	case fresh && wanted:
 		if p.rule.refreshesEarly(s, at) {
@@ -139,6 +139,9 @@ func (p *Plan) decide(s *Stored, at Moment) Decision {
 	d.Collapse = len(p.Particular) == 0 || !s.Alone && s.Lifetime() > 0
 	return p.upstream(d)
 }
+
+// isFresh: no-cache is not, even where another replica's clock is ahead of ours.
+func (s *Stored) isFresh(now time.Time) bool { return !s.Alone && s.FreshUntil.After(now) }
 
 // upstream adds what the client's words say of a request that must go there.
 func (p *Plan) upstream(d Decision) Decision {
@@ -234,9 +237,8 @@ func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decis
 // shares is R3 for an answer that is the exchange's to have: by departure, by ordinary reuse, or as plain stale.
 func (p *Plan) shares(brought Admission, order Order, d Decision, now time.Time) Decision {
 	s := &brought.Stored
-	reusable := s.FreshUntil.After(now) && p.accepts(s, now)
 	switch {
-	case reusable:
+	case s.isFresh(now) && p.accepts(s, now):
 		return d
 	case len(p.Particular) > 0:
 		// A fill asked by somebody else, as somebody else, is not the request of one who tells who he is.

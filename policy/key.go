@@ -133,7 +133,8 @@ func listed(patterns []string, name string) bool {
 	})
 }
 
-// unreserve decodes what need not be encoded and upper-cases the digits of what must be (RFC 3986 §6.2.2).
+// unreserve decodes what need not be encoded and upper-cases the digits of what must be (RFC 3986 §6.2.2). What is not
+// encoded soundly is left whole: half decoded, %%34%31 would become an encoding it was not.
 func unreserve(s string) string {
 	i := strings.IndexByte(s, '%')
 	if i < 0 {
@@ -141,18 +142,20 @@ func unreserve(s string) string {
 	}
 	b := append(make([]byte, 0, len(s)), s[:i]...)
 	for ; i < len(s); i++ {
-		if s[i] != '%' || i+2 >= len(s) {
+		if s[i] != '%' {
 			b = append(b, s[i])
 			continue
 		}
-		n, err := hex.DecodeString(s[i+1 : i+3])
-		switch {
-		case err != nil: // no encoding at all: left to the upstream
-			b = append(b, s[i])
-			continue
-		case isUnreserved(n[0]):
-			b = append(b, n[0])
-		default:
+		if i+2 >= len(s) {
+			return s
+		}
+		code, err := hex.DecodeString(s[i+1 : i+3])
+		if err != nil {
+			return s
+		}
+		if isUnreserved(code[0]) {
+			b = append(b, code[0])
+		} else {
 			b = append(b, '%')
 			b = append(b, strings.ToUpper(s[i+1:i+3])...)
 		}

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// Every mistake is named by route and key, all at once, with what would be right.
+func TestNewNamesEveryProblem(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Route)
+		want   string
+	}{
+		{func(r *Route) { r.Name = "" }, `route "": name: is missing`},
+		{func(r *Route) { r.Upstream = "apy" }, `route "x": upstream: "apy" is not defined: name one of api, img`},
+		{func(r *Route) { r.Match.Host = "*.*.com" }, `route "x": match.host: "*.*.com" is no host: write example.com, *.example.com`},
+		{func(r *Route) { r.Match.Host = "http://a" }, `match.host`},
+		{func(r *Route) { r.Match.Host = "a.test:http" }, `match.host`},
+		{func(r *Route) { r.Match.Path = "catalogue" }, `match.path: "catalogue" is no path: write /page`},
+		{func(r *Route) { r.Match.Path = "/a*b" }, `match.path`},
+		{func(r *Route) { r.Match.Methods = []string{"get"} }, `match.methods: "get" is no method: they are in capitals`},
+		{func(r *Route) { r.Bypass.Headers = []string{"a b"} }, `bypass.headers: "a b" is no field name`},
+		{func(r *Route) { r.Headers.Set = []string{"X-A 1"} }, `headers.set: "X-A 1" is no field: write Name: value`},
+		{func(r *Route) { r.Headers.Set = []string{"X-A: a\r\nb"} }, `headers.set`},
+		{func(r *Route) { r.Headers.Remove = []string{""} }, `headers.remove`},
+		{func(r *Route) { r.Cache.Particular = []string{"é"} }, `cache.particular`},
+		{func(r *Route) { r.Cache.Tags.Header = []string{"a:"} }, `cache.tags.header`},
+		{func(r *Route) { r.Cache.Key.Query.Ignore = []string{"u*m"} }, `cache.key.query.ignore: "u*m": write a parameter's name`},
+		{func(r *Route) { r.Cache.Key.Query.Only = []string{""} }, `cache.key.query.only`},
+		{func(r *Route) {
+			r.Cache.Key.Headers, r.Cache.Ignore.Headers = []string{"x-a"}, []string{"X-A"}
+		}, `cache.ignore.headers: X-A is in key.headers too`},
+		{func(r *Route) {
+			r.Cache.Key.Cookies, r.Cache.Ignore.Cookies = []string{"a"}, []string{"a"}
+		}, `cache.ignore.cookies: a is in key.cookies too`},
+		{func(r *Route) { r.Cache.TTL = -time.Second }, `cache.ttl: -1s is negative: write 0s for none`},
+		{func(r *Route) { r.Cache.ForceTTL = -1 }, `cache.force_ttl`},
+		{func(r *Route) { r.Cache.Grace = -1 }, `cache.grace`},
+		{func(r *Route) { r.Cache.StaleIfError = -1 }, `cache.stale_if_error`},
+		{func(r *Route) { r.Cache.Keep = -1 }, `cache.keep`},
+		{func(r *Route) { r.Cache.UncacheableFor = -1 }, `cache.uncacheable_for`},
+		{func(r *Route) { r.Cache.Wait.Max = -1 }, `cache.wait.max`},
+		{func(r *Route) { r.Cache.Jitter = 1.2 }, `cache.jitter: 120% is no share of a lifetime: write 0% to 100%`},
+		{func(r *Route) { r.Cache.EarlyRefresh.Mode = "always" }, `cache.early_refresh.mode: "always" is none of xfetch, power, off`},
+		{func(r *Route) { r.Cache.EarlyRefresh.Mode = "xfetch" }, `cache.early_refresh.beta`},
+		{func(r *Route) { r.Cache.EarlyRefresh.Mode = "power" }, `cache.early_refresh.exponent`},
+		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{404}, 0}} }, `cache.negative: a ttl of 0s keeps nothing`},
+		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{302}, 1}} }, `cache.negative: 302 is no error: use ttl`},
+		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{404, 431}, 1}} }, `cache.negative: 431 is about the one request`},
+		{func(r *Route) { r.Cache.SetCookie = "drop" }, `cache.set_cookie: "drop" is none of refuse, strip, keep`},
+		{func(r *Route) { r.Cache.ClientDirectives = "honor" }, `cache.client_directives`},
+		{func(r *Route) { r.Cache.Invalidate = "hard" }, `cache.invalidate`},
+		{func(r *Route) { r.Cache.Wait.Then = "504" }, `cache.wait.then`},
+	} {
+		good := Route{Name: "good", Upstream: "api"}
+		bad := Route{Name: "x", Upstream: "img"}
+		c.change(&bad)
+		_, err := New(Config{Routes: []Route{good, bad}, Upstreams: []string{"api", "img"}})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("want %s\n got %v", c.want, err)
+		}
+	}
+}
+
+func TestNewReportsAllProblemsTogether(t *testing.T) {
+	_, err := New(Config{Routes: []Route{
+		{Name: "a", Upstream: "api", Match: Match{Path: "x"}}, {Name: "a", Upstream: "api", Cache: Cache{TTL: -1}},
+	}, Upstreams: []string{"api"}})
+	list, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(list.Unwrap()) != 3 {
+		t.Fatalf("want three problems, got %v", err)
+	}
+	var routes []int
+	for _, one := range list.Unwrap() {
+		routes = append(routes, one.(Problem).Route)
+	}
+	if routes[0] != 0 || routes[1] != 1 || routes[2] != 1 {
+		t.Errorf("they are of the routes %v, want 0, 1, 1", routes)
+	}
+}
+
+func TestAConfigWithoutUpstreamsSaysSo(t *testing.T) {
+	_, err := New(Config{Routes: []Route{{Name: "a", Upstream: "api"}}})
+	if err == nil || !strings.Contains(err.Error(), "no upstream is defined") {
+		t.Errorf("got %v", err)
+	}
+}
