@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || exec sudo -E env "PATH=$PATH" bash "$PWD/e2e/image.sh" "$@"
 
-say() { printf '== %s\n' "$*"; }
+say() { printf '== %s (%ds)\n' "$*" "$SECONDS"; }
 fail() { printf 'image: %s\n' "$*" >&2; [ ! -s "$work/weir.log" ] || cat "$work/weir.log" >&2; exit 1; }
 
 need() { # need COMMAND PACKAGE
@@ -37,7 +37,7 @@ base=$(sed -n 's/^FROM \([^ ]*\) AS build$/\1/p' Dockerfile)
 say "base $base from $(go version)"
 go mod download
 root=$work/base
-mkdir -p "$root"/{bin,etc/ssl/certs,root,tmp,usr/local,proxy}
+mkdir -p "$root"/{bin,cache,etc/ssl/certs,proxy,root,tmp,usr/local}
 chmod 1777 "$root/tmp"
 tar -C "$(go env GOROOT)/.." --exclude=go/test --exclude=go/api --exclude=go/doc -cf - "$(basename "$(go env GOROOT)")" | tar -C "$root/usr/local" -xf -
 cp -L /bin/sh "$root/bin/sh"
@@ -49,12 +49,14 @@ cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 container=$(buildah from scratch)
 buildah add -q "$container" "$root" / >/dev/null
 rm -rf "$root"
-buildah config --env PATH=/usr/local/go/bin:/bin --env GOTOOLCHAIN=local --env GOPROXY=file:///proxy --env GOFLAGS=-modcacherw "$container"
+buildah config --env PATH=/usr/local/go/bin:/bin --env GOTOOLCHAIN=local --env GOPROXY=file:///proxy --env GOFLAGS=-modcacherw --env GOCACHE=/cache "$container"
 buildah commit -q "$container" "$base" >/dev/null
 buildah rm "$container" >/dev/null
 
 say 'image'
-buildah build --quiet --pull-never --isolation chroot --format docker --volume "$(go env GOMODCACHE)/cache/download:/proxy:ro" --tag weir . >/dev/null ||
+mkdir -p "$(go env GOCACHE)"
+buildah build --quiet --pull-never --isolation chroot --format docker --tag weir \
+	--volume "$(go env GOMODCACHE)/cache/download:/proxy:ro" --volume "$(go env GOCACHE):/cache" . >/dev/null ||
 	fail 'the build failed; see above'
 config=$(buildah inspect --type image --format '{{.Docker.Config.User}} {{.Docker.Config.Healthcheck}}' weir)
 [[ $config == '65532:65532 '*healthcheck* ]] || fail "the image's user and health check are: $config"
@@ -99,7 +101,7 @@ eventually 'upstream' test -s "$work/upstream.addr"
 # As a container runs it: the image's user, a file system that cannot be written, nothing of this machine's environment.
 container=$(buildah from --pull-never weir)
 rootfs=$(buildah mount "$container")
-inside='mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec env -i chroot --userspec=65532:65532 "$0" /weir "$@"'
+inside='mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec env -i "$(command -v chroot)" --userspec=65532:65532 "$0" /weir "$@"'
 contained() { unshare --mount sh -c "$inside" "$rootfs" "$@"; }
 unshare --mount sh -c "$inside" "$rootfs" --listen 127.0.0.1:0 --admin 127.0.0.1:0 --upstream "http://$(cat "$work/upstream.addr")" 2>"$work/weir.log" &
 weir=$!
