@@ -175,7 +175,8 @@ func (f *Fill) confirm(res policy.Response) step {
 		return f.again("304 to a request without conditions")
 	}
 	adm := f.ask.Policy.Freshen(f.ask.Plan, prior.Stored, res, f.moment())
-	if adm.Keep <= 0 && adm.Reason != policy.None {
+	if adm.Reason == policy.Mismatched || adm.Private && adm.Reason != policy.RequestDirective {
+		// It confirms something else, or what was kept may not be shared any more.
 		return f.again("304 for something else")
 	}
 	f.res.Body.Close()
