@@ -95,6 +95,11 @@ func TestHostsThatAreNone(t *testing.T) {
 			t.Errorf("%q: %v %v", host, plan.Action, plan.Reason)
 		}
 	}
+	// The star of a host stands for a label, not for nothing.
+	star, _ := onePage(t, func(r *Route) { r.Match.Host = "*.example.com" })
+	if plan := star.Plan(Request{Method: "GET", Scheme: "http", Host: ".example.com", URL: &url.URL{Path: "/"}}); plan.Reason != UnknownAuthority {
+		t.Errorf("a label of no letters: %v %v", plan.Action, plan.Reason)
+	}
 	// HTTP/1.0 need not name one.
 	if plan := p.Plan(Request{Method: "GET", Scheme: "http", URL: &url.URL{Path: "/"}}); plan.Action != Lookup {
 		t.Errorf("no host: %v %v", plan.Action, plan.Reason)

@@ -178,8 +178,6 @@ func (s scene) kept(t *testing.T, p *Policy) *Stored {
 		m.Arrived, m.FreshUntil = epoch(), epoch()
 		m.Marked[map[string]int{"plain": 0, "particular": 1}[x.words[2]]] = until
 		return m
-	case "part":
-		return &Stored{Kind: Part}
 	}
 	adm := p.Admit(p.Plan(s.asker(t)), nil, answer(t, x), Moment{Now: epoch()})
 	stored := adm.Stored
@@ -290,6 +288,9 @@ func (a Admission) text() string {
 			out += " " + f.name
 		}
 	}
+	if s.Kind == Part {
+		out += fmt.Sprintf(" part=%d-%d/%d", s.Span.Start, s.Span.End, s.Total)
+	}
 	if len(s.Vary) > 0 {
 		out += " vary=" + strings.Join(s.Vary, ",")
 	}
@@ -302,7 +303,9 @@ func (a Admission) text() string {
 // TestPlan holds the table of what a request alone decides.
 func TestPlan(t *testing.T) {
 	eachScene(t, "plan.txt", func(t *testing.T, s scene) string {
-		plan := s.policy(t).Plan(s.request(t))
+		req := s.request(t)
+		req.HasBody = req.Header.Get("Content-Length") != ""
+		plan := s.policy(t).Plan(req)
 		out := plan.Action.String()
 		if plan.Reason != None {
 			out += " " + plan.Reason.String()

@@ -132,6 +132,9 @@ func (r *rule) match(h http.Header, lines []Variant) (newest *Variant) {
 }
 
 func (v *Variant) fits(values []string, language string) bool {
+	if len(v.Names) != len(v.Values) {
+		return false
+	}
 	for i, name := range v.Names {
 		if values[i] != v.Values[i] && (name != "accept-language" || v.Language == "" || v.Language != language) {
 			return false

@@ -159,6 +159,38 @@ func TestAMissIsFiledWhereItWasLookedFor(t *testing.T) {
 	}
 }
 
+// What Follow turned into a variant's plan is a vary-miss when nothing lies there.
+func TestAVariantThatIsMissingIsAVaryMiss(t *testing.T) {
+	p, ask := onePage(t, nil)
+	_, sign := bring(t, p, Stored{}, ask(header("Foo: 1")), epoch(), "Foo")
+	plan := p.Follow(ask(header("Foo: 2")), sign)
+	if d := p.Decide(plan, nil, Moment{Now: epoch()}); d.Action != Fetch || d.Reason != VaryMiss || !d.Collapse {
+		t.Errorf("%+v", d)
+	}
+	if got := p.Follow(ask(nil), Stored{Kind: Marker}); got.Vary != nil || got.Key != got.Page {
+		t.Errorf("a marker is followed to %v", got.Key)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a signpost is decided on")
+		}
+	}()
+	p.Decide(ask(nil), &sign, Moment{Now: epoch()})
+}
+
+// An admission made from an entry that lay under the joiner's own key has no key to compare: only the coding counts.
+func TestMayOfAnEntryFoundUnderOnesOwnKey(t *testing.T) {
+	p, ask := onePage(t, nil)
+	h := http.Header{"Cache-Control": {"max-age=60"}, "Content-Encoding": {"gzip"}}
+	adm := p.Admit(ask(header("Accept-Encoding: gzip")), nil, Response{Status: 200, Header: h, Asked: epoch(), Arrived: epoch()}, Moment{Now: epoch()})
+	adm.Key = Key{}
+	for coding, want := range map[string]Action{"gzip": Serve, "gzip, br": Serve, "br": Fetch} {
+		if d := p.May(ask(header("Accept-Encoding: "+coding)), adm, Order{Later: true}, Moment{Now: epoch()}); d.Action != want {
+			t.Errorf("%s: %v %v", coding, d.Action, d.Reason)
+		}
+	}
+}
+
 func TestAPlainFormDoesNotDriveOutCodedOnes(t *testing.T) {
 	p, ask := onePage(t, nil)
 	gzip := http.Header{"Cache-Control": {"max-age=60"}, "Content-Encoding": {"gzip"}}
