@@ -149,6 +149,14 @@ func write(key policy.Key, e *store.Entry) store.Write {
 	return store.Write{Key: key, Entry: e, Keep: time.Hour}
 }
 
+// pass returns when the store has let so much time go by: a lease of that term has run out.
+func (c *bench) pass(term time.Duration) {
+	c.Helper()
+	w := want("the hourglass")
+	w.TTL = term
+	c.closes(c.lease(c.a, page("hourglass"), w).Lost)
+}
+
 // holds asserts that both replicas find the body under the key.
 func (c *bench) holds(key policy.Key, body string) {
 	c.Helper()

@@ -1,0 +1,12 @@
+// Package memory is the store in this process: the whole store where there is no Redis.
+//
+// Entries lie in shards, each a map under a lock of its own; all variants of a page share a shard, so that a page is
+// purged, and a variant written with its signpost, under one lock. The bound in bytes is one for all shards: queue
+// decides over all entries what goes when it is passed. A hit takes a shard's read lock and sets a word; only admissions
+// and evictions touch the queue.
+//
+// Lock order: a shard, then the queue. Nobody holds two shards.
+//
+// Nothing runs in the background but the timers of leases. What nobody asks for any more goes by sweeping a few pages
+// at every commit, or when its place is needed.
+package memory

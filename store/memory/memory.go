@@ -1,0 +1,186 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"weir/policy"
+	"weir/store"
+)
+
+// Config is the memory store's part of the file.
+type Config struct {
+	MaxSize int64 `mapstructure:"max_size"` // bytes
+}
+
+// Validate reports what is wrong with the numbers.
+func (c Config) Validate() error {
+	if c.MaxSize < 1<<20 {
+		return fmt.Errorf("max_size: %d bytes hold nothing; give at least 1MiB", c.MaxSize)
+	}
+	return nil
+}
+
+const (
+	shards = 64
+	// largest: an entry is at most this part of the store (R34).
+	largest = 16
+)
+
+// Store is a store.Store in this process's memory.
+type Store struct {
+	seed     maphash.Seed
+	shards   [shards]shard
+	queue    queue
+	watchers watchers
+	taken    atomic.Uint64 // of the last lease
+	waiting  atomic.Int64
+	once     sync.Once
+	closed   chan struct{}
+}
+
+// Stats are what operators watch.
+type Stats struct {
+	Entries, Bytes, Evictions int64
+	Waiting                   int64 // exchanges in Await
+}
+
+// New makes an empty store.
+func New(c Config) *Store {
+	s := &Store{seed: maphash.MakeSeed(), closed: make(chan struct{})}
+	s.queue.max, s.queue.ghosts.seed = c.MaxSize, s.seed
+	for i := range s.shards {
+		s.shards[i].pages = make(map[string]page)
+		s.shards[i].queue = &s.queue
+	}
+	return s
+}
+
+// Peek answers what is stored and not yet out of its time.
+func (s *Store) Peek(key policy.Key) (*store.Entry, bool) {
+	sh := s.shard(key)
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	e := sh.entry(key, time.Now())
+	return e, e != nil
+}
+
+// Commit writes, and ends the lease with Filled; with Lapsed when the entry is larger than the store keeps.
+func (s *Store) Commit(_ context.Context, held store.Lease, write store.Write) error {
+	if err := s.refused(); err != nil {
+		return failed("commit", held.Key, err)
+	}
+	if write.Key.Primary != held.Key.Primary || write.Variant != nil && write.Sign.Primary != held.Key.Primary {
+		return failed("commit", held.Key, errors.New("the lease is for another page"))
+	}
+	replaced, err := s.commit(held, write)
+	if err != nil {
+		return failed("commit", held.Key, err)
+	}
+	s.evict()
+	if replaced {
+		s.watchers.tell(store.Event{Kind: store.Replaced, Key: write.Key})
+	}
+	return nil
+}
+
+// commit is Commit under the shard's lock.
+func (s *Store) commit(held store.Lease, write store.Write) (replaced bool, err error) {
+	sh, now := s.shard(held.Key), time.Now()
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	l := sh.lease(held.Key, held.Token)
+	switch {
+	case l == nil:
+		return false, store.ErrLost
+	case l.ended && l.committed:
+		return false, nil // the same commit, come again
+	case l.ended:
+		return false, store.ErrLost
+	}
+	puts := sh.puts(l, write, now)
+	l.committed = true
+	for _, p := range puts {
+		if p.size > s.queue.max/largest {
+			l.end(store.Outcome{End: store.Lapsed}, now)
+			return false, nil
+		}
+	}
+	replaced = sh.entry(write.Key, now) != nil
+	for _, p := range puts {
+		sh.put(p)
+	}
+	l.end(store.Outcome{End: store.Filled, Taken: l.Taken}, now)
+	sh.sweep(now)
+	return replaced, nil
+}
+
+// evict takes out what the queue gives up, until the rest fits. Between the queue's choice and the shard's lock the
+// entry may have been dropped or refreshed: then it is not the one that was chosen, and the queue chooses again.
+func (s *Store) evict() {
+	for {
+		it, admission := s.queue.victim()
+		if it == nil {
+			return
+		}
+		sh := s.shard(it.key)
+		sh.mu.Lock()
+		if sl := sh.slot(it.key); sl != nil && sl.item == it && s.queue.expel(it, admission) {
+			sl.item = nil
+			sh.prune(sl)
+		}
+		sh.mu.Unlock()
+	}
+}
+
+// Check reports whether the store is still open.
+func (s *Store) Check(context.Context) error {
+	if err := s.refused(); err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	return nil
+}
+
+// Close wakes all who wait, and forgets how leases ended. Those still held run out in their time.
+func (s *Store) Close() error {
+	s.once.Do(func() {
+		close(s.closed)
+		for i := range s.shards {
+			s.shards[i].forget()
+		}
+	})
+	return nil
+}
+
+// Waiting is how many exchanges are in Await.
+func (s *Store) Waiting() int64 { return s.waiting.Load() }
+
+// Stats counts what is held.
+func (s *Store) Stats() Stats {
+	st := s.queue.stats()
+	st.Waiting = s.Waiting()
+	return st
+}
+
+func (s *Store) shard(key policy.Key) *shard {
+	return &s.shards[maphash.String(s.seed, key.Primary)%shards]
+}
+
+// refused is not nil once the store is closed.
+func (s *Store) refused() error {
+	select {
+	case <-s.closed:
+		return fmt.Errorf("%w: closed", store.ErrUnavailable)
+	default:
+		return nil
+	}
+}
+
+func failed(verb string, key policy.Key, err error) error {
+	return fmt.Errorf("%s %s %s: %w", verb, key.Primary, key.Variant, err)
+}
