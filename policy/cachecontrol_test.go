@@ -2,11 +2,8 @@ package policy
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/pquerna/cachecontrol/cacheobject"
 )
 
 func TestResponseDirectivesAreCleaned(t *testing.T) {
@@ -118,8 +115,10 @@ func FuzzResponseDirectives(f *testing.F) {
 			if !ok || again.cleaned(responseForm) != clean {
 				t.Fatalf("%q is cleaned to %q, that to %q", s, clean, again.cleaned(responseForm))
 			}
-			if _, err := cacheobject.ParseResponseCacheControl(clean); err != nil {
-				t.Fatalf("%q is cleaned to %q: %v", s, clean, err)
+			// What the library cannot read is taken for no-store.
+			_, said := members.find("no-store")
+			if parseResponse(http.Header{"Cache-Control": {s}}).NoStore != said {
+				t.Fatalf("%q is cleaned to %q, which the library cannot read", s, clean)
 			}
 		}
 		for _, line := range []string{s + ",no-store", "no-store," + s} {
@@ -149,24 +148,4 @@ func FuzzRequestDirectives(f *testing.F) {
 			}
 		}
 	})
-}
-
-// The library is an oracle where it is right: single directives, well written.
-func TestTheLibraryAgreesOnPlainHeaders(t *testing.T) {
-	for _, line := range []string{
-		"max-age=60", "public, max-age=60, s-maxage=5", "no-store", "no-cache", "private", `private="X-Foo", max-age=60`,
-		"must-revalidate, proxy-revalidate, immutable, no-transform", "stale-while-revalidate=30, stale-if-error=120",
-	} {
-		want, err := cacheobject.ParseResponseCacheControl(line)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := parseResponse(http.Header{"Cache-Control": {line}})
-		if got.MaxAge != want.MaxAge || got.SMaxAge != want.SMaxAge || got.NoStore != want.NoStore ||
-			got.NoCachePresent != want.NoCachePresent || got.PrivatePresent != want.PrivatePresent || got.Public != want.Public ||
-			len(got.Private) != len(want.Private) || got.StaleIfError != want.StaleIfError || got.Immutable != want.Immutable ||
-			!slices.Equal(got.Extensions, want.Extensions) {
-			t.Errorf("%s\n got %+v\nwant %+v", line, got, want)
-		}
-	}
 }
