@@ -34,6 +34,13 @@ func main() {
 // errSaid: what went wrong has been printed already.
 var errSaid = errors.New("said")
 
+func said(err error) error {
+	if err != nil {
+		return errSaid
+	}
+	return nil
+}
+
 func command() *cobra.Command {
 	serve := serveCommand("serve", "Answer clients (what weir does without a command)")
 	root := serveCommand("weir", "An HTTP cache that keeps the herd off slow upstreams")
@@ -72,42 +79,48 @@ func checkCommand() *cobra.Command {
 	s := source(c)
 	asJSON := c.Flags().Bool("json", false, "print as JSON")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		out := c.OutOrStdout()
 		loaded, err := config.Load(*s)
-		if *asJSON {
-			return printJSON(c.OutOrStdout(), err, map[string]any{"ok": err == nil, "problems": err})
+		problems := config.Problems{}
+		if err != nil && !errors.As(err, &problems) {
+			return err
 		}
-		if problems := (config.Problems)(nil); errors.As(err, &problems) {
-			mark := marks(os.Stdout)
-			for _, p := range problems {
-				fmt.Fprintln(c.OutOrStdout(), mark.bad+p.String()+mark.plain)
-			}
-			return errSaid
+		if *asJSON {
+			return errors.Join(printJSON(out, map[string]any{"ok": err == nil, "problems": problems}), said(err))
+		}
+		colour := colours(out)
+		for _, p := range problems {
+			fmt.Fprintln(out, colour.bad+p.String()+colour.plain)
 		}
 		if err == nil {
-			fmt.Fprintln(c.OutOrStdout(), marks(os.Stdout).good+"ok"+marks(os.Stdout).plain+": "+loaded.Summary())
+			fmt.Fprintln(out, colour.good+"ok"+colour.plain+": "+loaded.Summary())
+			for _, line := range loaded.Loosened() {
+				fmt.Fprintln(out, "loosened: "+line)
+			}
 		}
-		return err
+		return said(err)
 	}
 	return c
 }
 
-// colours are empty strings when nobody looks.
-type colours struct{ good, bad, plain string }
+type palette struct{ good, bad, plain string }
 
-func marks(f *os.File) colours {
-	if s, err := f.Stat(); err != nil || s.Mode()&os.ModeCharDevice == 0 || os.Getenv("NO_COLOR") != "" {
-		return colours{}
+// colours are for people: none when the output is no terminal.
+func colours(w io.Writer) palette {
+	f, isFile := w.(*os.File)
+	if !isFile || os.Getenv("NO_COLOR") != "" {
+		return palette{}
 	}
-	return colours{"\x1b[32m", "\x1b[31m", "\x1b[0m"}
+	if s, err := f.Stat(); err != nil || s.Mode()&os.ModeCharDevice == 0 {
+		return palette{}
+	}
+	return palette{"\x1b[32m", "\x1b[31m", "\x1b[0m"}
 }
 
-func printJSON(w io.Writer, failed error, v any) error {
+func printJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil || failed == nil {
-		return err
-	}
-	return errSaid
+	return e.Encode(v)
 }
 
 func configCommand() *cobra.Command {
@@ -179,7 +192,7 @@ func versionCommand() *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		b := build()
 		if *asJSON {
-			return printJSON(c.OutOrStdout(), nil, b)
+			return printJSON(c.OutOrStdout(), b)
 		}
 		fmt.Fprintln(c.OutOrStdout(), strings.TrimSpace(fmt.Sprintf("weir %s (%s) %s", b["version"], b["go"], b["revision"])))
 		return nil

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -143,11 +144,24 @@ func (r *replica) trafficServer() *http.Server {
 func (r *replica) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if r.leaving.Load() && req.Header.Get("Upgrade") == "" {
-			w.Header().Set("Connection", "close")
+			w = lastAnswer{w}
 		}
 		next.ServeHTTP(w, req)
 	})
 }
+
+// lastAnswer says so at the last moment: what the handler makes of the header, it makes before.
+type lastAnswer struct{ http.ResponseWriter }
+
+func (l lastAnswer) WriteHeader(status int) {
+	if status >= http.StatusOK {
+		l.Header().Set("Connection", "close")
+	}
+	l.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (l lastAnswer) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 func (r *replica) adminServer() *http.Server {
 	door := admin.New(admin.Options{
@@ -188,7 +202,8 @@ func (r *replica) run() error {
 func listen(key, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s: %s is in use: end what listens there, or choose another (--%s)", key, address, map[string]string{"listen": "listen", "admin.listen": "admin"}[key])
+		flag := strings.TrimSuffix(key, ".listen")
+		return nil, fmt.Errorf("%s: %s is in use: end what listens there, or choose another (--%s)", key, address, flag)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
@@ -217,8 +232,7 @@ func (r *replica) obey(ctx context.Context, hup, term <-chan os.Signal) error {
 		select {
 		case <-hup:
 			r.reload()
-		case s := <-term:
-			r.log.Info("draining", "signal", s.String(), "lame_duck", r.config.Drain.LameDuck.String(), "timeout", r.config.Drain.Timeout.String())
+		case <-term:
 			return r.leave(term)
 		case <-ctx.Done(): // a listener failed
 			return errors.Join(r.traffic.Close(), r.admin.Close())
@@ -229,6 +243,7 @@ func (r *replica) obey(ctx context.Context, hup, term <-chan os.Signal) error {
 // leave is R32: not ready but accepting, then no new connections, then what is under way ends. A second signal cuts all.
 func (r *replica) leave(term <-chan os.Signal) error {
 	r.leaving.Store(true)
+	r.log.Info("draining", "lame_duck", r.config.Drain.LameDuck.String(), "timeout", r.config.Drain.Timeout.String())
 	ctx, cut := context.WithTimeout(context.Background(), r.config.Drain.Timeout)
 	defer cut()
 	go func() {
