@@ -51,6 +51,9 @@
 //
 // # Failing
 //
+// A store that refuses writes still answers: Take's entry, with ErrReadOnly beside it where a lease would have been
+// granted (R16).
+//
 // Errors wrap ErrLost, ErrReadOnly, ErrUnavailable, or the context's own. A user of a store treats them all as "go on
 // without the shared store". A closed store is ErrUnavailable, for those who wait in it too.
 package store

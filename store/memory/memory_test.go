@@ -59,12 +59,27 @@ func answer(size int) *store.Entry {
 	return e
 }
 
+// each visits all slots; timers may be at work meanwhile.
+func each(s *Store, visit func(*slot)) {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.RLock()
+		for _, p := range sh.pages {
+			for _, sl := range p {
+				visit(sl)
+			}
+		}
+		sh.mu.RUnlock()
+	}
+}
+
 // there is kept without a look that counts as a hit.
 func there(s *Store, k policy.Key) bool {
 	sl := s.shard(k).slot(k)
 	return sl != nil && sl.item != nil
 }
 
+// kept looks, as an exchange does.
 func kept(s *Store, k policy.Key) bool {
 	_, ok := s.Peek(k)
 	return ok
@@ -317,11 +332,7 @@ func TestNothingIsLeft(t *testing.T) {
 		ctx := context.Background()
 		s := open(t, 64<<20)
 		slots := func() (n int) {
-			for i := range s.shards {
-				for _, p := range s.shards[i].pages {
-					n += max(len(p), 1)
-				}
-			}
+			each(s, func(*slot) { n++ })
 			return n
 		}
 		for i := range 1000 {
@@ -436,16 +447,12 @@ func TestTogether(t *testing.T) {
 	watch.Wait()
 
 	var want Stats
-	for i := range s.shards {
-		for _, p := range s.shards[i].pages {
-			for _, sl := range p {
-				if sl.item != nil {
-					want.Entries++
-					want.Bytes += footprint(sl.item.entry)
-				}
-			}
+	each(s, func(sl *slot) {
+		if sl.item != nil {
+			want.Entries++
+			want.Bytes += footprint(sl.item.entry)
 		}
-	}
+	})
 	want.Evictions = s.Stats().Evictions
 	if got := s.Stats(); got != want || got.Bytes > size {
 		t.Errorf("counted %+v, held %+v", got, want)
