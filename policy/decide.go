@@ -197,7 +197,7 @@ func (p *Plan) acceptsStale(s *Stored, now time.Time) bool {
 }
 
 // May answers whether a waiting exchange may use what a fill brought (R1, R2, R3). Serve: use it. Lookup: another
-// variant; look up again under its own key. Validate: board the next fill. Fetch: go alone, at once.
+// variant; look up again under its own key (Parted). Validate: board the next fill. Fetch: go alone, at once.
 func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decision {
 	s := &brought.Stored
 	d := Decision{Action: Serve, Reason: CollapsedAnswer, Age: s.AgeAt(at.Now)}

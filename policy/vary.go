@@ -55,6 +55,14 @@ func (p *Policy) VariantOf(plan Plan, stored Stored) (Key, *Variant) {
 	}
 }
 
+// Parted turns the plan of an exchange that Vary parted from a fill (May said Lookup) into one for its own variant
+// (R2): at the fill's head, long before its commit lays the signpost that Follow would read.
+func (p *Policy) Parted(plan Plan, brought Admission) Plan {
+	plan.Key, _ = p.VariantOf(plan, brought.Stored)
+	plan.Vary = brought.Stored.Vary
+	return plan
+}
+
 // AddVariant returns the signpost with one line more (or replaced), the newest last, at most 64. Past that it returns
 // a Marker. sign may be anything else that lies under the page's key: then the signpost begins here.
 func AddVariant(sign Stored, v Variant) Stored {

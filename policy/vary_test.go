@@ -191,6 +191,19 @@ func TestMayOfAnEntryFoundUnderOnesOwnKey(t *testing.T) {
 	}
 }
 
+// At a fill's head those whom Vary parts know their own key already: the one that the signpost will lead them to.
+func TestPartedIsWhereTheSignpostWillLead(t *testing.T) {
+	p, ask := onePage(t, nil)
+	h := http.Header{"Cache-Control": {"max-age=60"}, "Vary": {"Foo"}}
+	asker, joiner := ask(header("Foo: 1")), ask(header("Foo: 2"))
+	adm := p.Admit(asker, nil, Response{Status: 200, Header: h, Asked: epoch(), Arrived: epoch()}, Moment{Now: epoch()})
+	_, line := p.VariantOf(asker, adm.Stored)
+	parted, followed := p.Parted(joiner, adm), p.Follow(joiner, AddVariant(Stored{}, *line))
+	if parted.Key != followed.Key || !slices.Equal(parted.Vary, followed.Vary) || parted.Page != joiner.Page || parted.Key == adm.Key {
+		t.Errorf("parted to %v %v, followed to %v %v", parted.Key, parted.Vary, followed.Key, followed.Vary)
+	}
+}
+
 func TestAPlainFormDoesNotDriveOutCodedOnes(t *testing.T) {
 	p, ask := onePage(t, nil)
 	gzip := http.Header{"Cache-Control": {"max-age=60"}, "Content-Encoding": {"gzip"}}
