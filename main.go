@@ -165,11 +165,18 @@ func purgeCommand() *cobra.Command {
 		}
 		purged, err := ask.Purge(c.Context(), args[0], mode)
 		if err == nil {
-			fmt.Fprintf(c.OutOrStdout(), "purged %s (entries: about %d, replicas: %d)\n", args[0], max(purged.Estimate, 0), purged.Replicas)
+			fmt.Fprintf(c.OutOrStdout(), "purged %s (entries: %s; other replicas that confirmed it: %d)\n", args[0], estimate(purged), purged.Replicas)
 		}
 		return err
 	}
 	return c
+}
+
+func estimate(p store.Purged) string {
+	if p.Estimate < 0 {
+		return "unknown"
+	}
+	return fmt.Sprintf("about %d", p.Estimate)
 }
 
 // healthCommand is what a container's health check runs: there is no other program in the image.

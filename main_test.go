@@ -18,8 +18,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
 const enough = 20 * time.Second // for anything that should take milliseconds
@@ -100,12 +98,12 @@ func TestCheckJSON(t *testing.T) {
 func TestConfig(t *testing.T) {
 	inFolder(t, small+"admin: {token: hush}\n")
 	out, err := run(t, "config", "--config", "weir.yaml", "--listen", ":7000")
-	var said struct {
-		Listen string
-		Admin  struct{ Token string }
-		Routes []struct{ Cache map[string]any }
+	for _, line := range []string{"listen: \":7000\"", "  token: \"********\"", "      keep: 1h", "    set_cookie: \"strip\""} {
+		if !strings.Contains(out, line+"\n") {
+			t.Errorf("there is no line %q in\n%s", line, out)
+		}
 	}
-	if yaml.Unmarshal([]byte(out), &said) != nil || err != nil || said.Listen != ":7000" || said.Routes[0].Cache["keep"] != "1h" || strings.Contains(out, "hush") {
+	if err != nil || strings.Contains(out, "hush") {
 		t.Errorf("got %v\n%s", err, out)
 	}
 }
