@@ -128,6 +128,21 @@ func TestCutLine(t *testing.T) {
 	})
 }
 
+// TestBrokenLineWakesWaiters: they look for themselves at once, and not when their patience ends.
+func TestBrokenLineWakesWaiters(t *testing.T) {
+	b := newBench(t)
+	w := b.bell.wait(page("x").Primary, "t1")
+	b.bell.broken(nil)
+	if len(w.look) != 1 {
+		t.Error("nobody looks when the line breaks")
+	}
+	<-w.look
+	b.bell.healed()
+	if len(w.look) != 1 {
+		t.Error("nobody looks when the line is back")
+	}
+}
+
 // TestLostRing: rings are numbered, and a gap is as good as a broken line.
 func TestLostRing(t *testing.T) {
 	b := newBench(t)
@@ -187,9 +202,33 @@ func TestPurgeSparesLaterLeases(t *testing.T) {
 	if lost(l) {
 		t.Fatal("a purge before the lease revoked it")
 	}
+	waits, other := b.bell.wait(page("x").Primary, "t2"), b.bell.wait(page("y").Primary, "t2")
 	purge(l.Taken)
 	if !lost(l) {
 		t.Error("a purge after the lease did not revoke it")
+	}
+	if len(waits.look) != 1 || len(other.look) != 0 {
+		t.Error("those who wait for the page, and no others, are to look at once")
+	}
+}
+
+// TestPurgeFreesVariants: the purge cannot know which variants are leased, and revokes them all the same.
+func TestPurgeFreesVariants(t *testing.T) {
+	b := newBench(t)
+	v := policy.Key{Primary: page("x").Primary, Variant: "v"}
+	for _, sel := range []policy.Selector{{Page: v.Primary}, {All: true}} {
+		before := b.lease(v, "t1")
+		b.lease(page("x"), "t0")
+		_, err := b.Purge(b.Context(), sel, store.Soft)
+		b.must(err)
+		if value := b.raw.Get(b.Context(), b.of(page("x")).lease).Val(); sel.Page != "" && !strings.HasPrefix(value, "E1|") {
+			t.Errorf("where the page's lease was lies %q, want a tombstone", value)
+		}
+		next := b.lease(v, "t2")
+		if next.Taken <= before.Taken {
+			t.Errorf("taken at %d, after %d", next.Taken, before.Taken)
+		}
+		b.must(b.Release(b.Context(), next, store.Outcome{End: store.Lapsed}))
 	}
 }
 

@@ -148,18 +148,15 @@ func (s *Store) transfer(ctx context.Context, size int, run func(ctx context.Con
 	return run(ctx, s.bulk)
 }
 
-// fetch reads one segment, of exactly the length that its head says.
+// fetch reads one segment. Its length is the checksum's to judge.
 func (s *Store) fetch(ctx context.Context, name string, p []byte) error {
 	err := s.transfer(ctx, len(p), func(ctx context.Context, c redis.UniversalClient) error {
 		got, err := c.Get(ctx, name).Bytes()
-		if err == nil && len(got) != len(p) {
-			return errGone
-		}
 		copy(p, got)
 		return err
 	})
 	switch {
-	case errors.Is(err, redis.Nil), redis.HasErrorPrefix(err, "WRONGTYPE"), errors.Is(err, errGone):
+	case errors.Is(err, redis.Nil), redis.HasErrorPrefix(err, "WRONGTYPE"):
 		return errGone
 	case err != nil:
 		return sentinel(ctx, err)

@@ -344,6 +344,49 @@ func TestUnansweredTake(t *testing.T) {
 	}
 }
 
+// TestOlderLeaseUndoesNothing: what was asked for later stays, however the older lease comes to be there still.
+func TestOlderLeaseUndoesNothing(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	v := policy.Key{Primary: page("x").Primary, Variant: "v"}
+	older, newer := b.lease(page("x"), "t1"), b.lease(v, "t2")
+	b.must(b.Commit(ctx, newer, write(v, answer("two", -time.Second))))
+	b.fails(b.Commit(ctx, older, write(v, answer("one", long))), store.ErrLost)
+	b.holds(v, "two")
+	if out, err := b.Await(ctx, page("x"), "t1"); err != nil || out.End != store.Lapsed {
+		t.Errorf("who waited for the older one learned %+v, %v", out, err)
+	}
+
+	older = b.lease(v, "t3")
+	b.must(b.raw.Del(ctx, b.of(v).lease).Err())
+	b.must(b.Commit(ctx, b.lease(v, "t4"), write(v, answer("four", long))))
+	b.must(b.raw.Del(ctx, b.of(v).lease).Err())
+	b.fails(b.Commit(ctx, older, write(v, answer("three", long))), store.ErrLost)
+	b.holds(v, "four")
+}
+
+// TestInvalidatedCopyStandsInForNothing: a remembered failure spares the upstream only where the copy may be served.
+func TestInvalidatedCopyStandsInForNothing(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	sel := policy.Selector{Page: page("x").Primary}
+	fail := func(token string, mode store.Mode) store.Taken {
+		_, err := b.Purge(ctx, sel, mode)
+		b.must(err)
+		b.must(b.Release(ctx, b.lease(page("x"), token), store.Outcome{End: store.Failed, Remember: long}))
+		return b.taken(page("x"), want(token+"'s next"))
+	}
+	b.seed(page("x"), "one", long)
+	got := fail("t1", store.Soft)
+	if got.Failed == nil || got.Lease != nil || got.Failed.Remember <= 0 || got.Failed.Remember > long {
+		t.Errorf("soft: taken = %+v, want the failure", got)
+	}
+	b.must(b.raw.Del(ctx, b.of(page("x")).fail).Err())
+	if got := fail("t2", store.MustValidate); got.Failed != nil || got.Lease == nil {
+		t.Errorf("must validate: taken = %+v, want the lease", got)
+	}
+}
+
 // TestFullRedis: refused writes are not an outage. What is stored is answered, the lease's refusal is the error, and
 // what must get through does.
 func TestFullRedis(t *testing.T) {
@@ -430,8 +473,11 @@ func TestPurgeReachesTheReplica(t *testing.T) {
 	replica := startServer(t, "--replicaof", "127.0.0.1 "+port)
 	there := replica.client()
 	defer func() { _ = there.Close() }()
+	// Before it is online nothing is waited for, and after that it takes a moment until it is sent anything.
 	eventually(t, "the replica follows", func() bool {
-		return strings.Contains(b.raw.Info(ctx, "replication").Val(), "state=online")
+		online := strings.Contains(b.raw.Info(ctx, "replication").Val(), "state=online")
+		_, err := b.Purge(ctx, policy.Selector{Page: page("tried").Primary}, store.Hard)
+		return online && err == nil
 	})
 	_, err := b.Purge(ctx, policy.Selector{Page: page("x").Primary}, store.Hard)
 	b.must(err)

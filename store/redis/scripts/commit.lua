@@ -22,7 +22,7 @@ if absent and kept and kept.leased == taken then -- the same, so long ago that t
   return { now, 'done' }
 end
 -- A lease merely absent (FLUSHDB, eviction) may be retaken by its commit (R14), but nothing leased later is undone.
-if taken <= newest or (kept and kept.leased > taken) or not (mine or (absent and taken > 0)) then
+if taken <= newest or (kept and kept.leased > taken) or not (mine or absent) then
   if mine then
     tombstone(KEYS[2], taken, lapsed, token)
     ring(KEYS[6], ARGV[4], taken, lapsed, 0, ARGV[5])
