@@ -62,10 +62,12 @@ func (w *answer) leave() {
 }
 
 func (w *answer) wait(limit time.Duration) error {
+	patience := time.NewTimer(limit)
+	defer patience.Stop()
 	select {
 	case <-w.done:
 		return nil
-	case <-time.After(limit):
+	case <-patience.C:
 		return fmt.Errorf("no whole answer within %v; so far: %s", limit, w)
 	}
 }

@@ -32,7 +32,8 @@ func crowd(t *testing.T, config string) *world {
 			t.Log(w.account())
 		}
 	})
-	w.sections["config.yaml"] = "telemetry: { log: { access: false } }\n" + config
+	// A replica that gets no processor must not take that for an outage of Redis.
+	w.sections["config.yaml"] = "store: { kind: redis, redis: { addresses: [$REDIS], timeout: 5s } }\n" + config
 	if err := w.startReplicas([]string{"a", "b"}); err != nil {
 		t.Fatal(err)
 	}
@@ -48,13 +49,13 @@ func rush(t *testing.T, w *world, n int, path string) []*answer {
 		sent.Go(func() {
 			address := w.replicas[[]string{"a", "b"}[i%2]].listen
 			answers[i] = send(address, ask{method: http.MethodGet, target: path, header: fields{{"Host", "weir.test"}}})
-			answers[i].wait(time.Minute)
+			<-answers[i].done
 		})
 	}
 	sent.Wait()
 	for i, a := range answers {
-		if err := a.whole(0); err != nil || a.status != http.StatusOK {
-			t.Fatalf("client %d: %v %s", i, err, a)
+		if a.err != nil || a.status != http.StatusOK {
+			t.Fatalf("client %d: %s", i, a)
 		}
 	}
 	return answers
@@ -131,7 +132,8 @@ func TestLoadStaleWhileRevalidate(t *testing.T) {
 	w.upstream.script("/swr", reply{status: 200, header: header("Cache-Control", "max-age=60"), body: filler(3000), delay: 500 * time.Millisecond})
 	before, _ := asked(w, "/swr")
 
-	plain := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.Write([]byte(filler(2000))) }))
+	page := []byte(filler(2000))
+	plain := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.Write(page) }))
 	defer plain.Close()
 	bare := *w
 	here := &replica{listen: strings.TrimPrefix(plain.URL, "http://")}
