@@ -21,7 +21,7 @@ type brought struct {
 
 // Admit answers whether an upstream's answer may be kept and shared, how long, and under which tags.
 func (p *Policy) Admit(plan Plan, prior *Stored, res Response, at Moment) Admission {
-	b := brought{rule: plan.rule, plan: &plan, prior: prior, res: res, d: parseResponse(res.Header)}
+	b := brought{rule: plan.rule, plan: &plan, prior: prior, res: res, d: plan.rule.directives(res.Header)}
 	if b.d.mustUnderstand {
 		// Beside must-understand, no-store is for those who do not (RFC 9111 §5.2.2.3).
 		b.d.NoStore = !isUnderstood(res.Status)
@@ -45,7 +45,7 @@ func (b *brought) describe() {
 	s.Tags = tagsOf(b.res.Header, b.rule.Cache.Tags.Header)
 	s.Alone = b.d.bareNoCache() && b.term.by != forced
 	s.Immutable = b.d.Immutable
-	s.NoStale = b.forbidsStale() || b.d.SMaxAge >= 0
+	s.NoStale = b.forbidsStale() || b.d.SMaxAge >= 0 || b.isMadeForOne()
 	s.Total = -1
 	if span, total, ok := partOf(b.res.Header); ok && b.res.Status == http.StatusPartialContent && has(b.plan.Request.Header, "Range") {
 		s.Kind, s.Span, s.Total = Part, span, total
@@ -55,6 +55,7 @@ func (b *brought) describe() {
 		// Smoothed, so that neither one slow fetch nor one quick 304 decides when to refresh.
 		s.Cost = (3*b.prior.Cost + s.Cost) / 4
 	}
+	b.adm.Particular = len(b.plan.Particular) > 0
 	b.adm.Changed = b.prior != nil && b.prior.hasValidator()
 }
 
@@ -82,7 +83,8 @@ func (b *brought) shared() http.Header {
 	return h
 }
 
-// audience is R1: what the response does not itself call reusable is nobody's who tells who he is.
+// audience is R1: what the response does not itself call reusable is nobody's who tells who he is. What it calls
+// reusable after asking only (no-cache, max-age=0) each of them asks about for himself.
 func (b *brought) audience() Audience {
 	switch {
 	case b.term.by != stated && !b.d.bareNoCache() || b.term.by == forced:
@@ -93,12 +95,18 @@ func (b *brought) audience() Audience {
 	return NotAuthorized
 }
 
+// isMadeForOne: the asker told who he is, and the response states no time in which it is anybody else's (R1).
+func (b *brought) isMadeForOne() bool {
+	return len(b.plan.Particular) > 0 && b.term.left+b.adm.Stored.Age <= 0
+}
+
 func (b *brought) forbidsStale() bool {
 	return b.d.MustRevalidate || b.d.ProxyRevalidate || b.d.bareNoCache() && b.term.by != forced
 }
 
 // windows sets the three moments. The upstream's own windows hold beside s-maxage, which forbids only ours; beside
-// must-revalidate and its like nothing stale is served. An error has no grace of ours (R27), and never stands in for
+// must-revalidate and its like nothing stale is served. What was made for one who tells who he is has none of ours
+// (R1). An error has no grace of ours (R27), and never stands in for
 // another.
 func (b *brought) windows() {
 	s, c := &b.adm.Stored, &b.rule.Cache
@@ -108,17 +116,17 @@ func (b *brought) windows() {
 	}
 	s.FreshUntil = b.res.Arrived.Add(left)
 	var refresh, rescue time.Duration
-	if !s.NoStale {
+	if !s.NoStale && len(b.plan.Particular) == 0 {
 		rescue = c.StaleIfError
 		if b.res.Status < 400 {
 			refresh = c.Grace
 		}
 	}
 	if own := int64(b.d.StaleWhileRevalidate); own >= 0 && !b.forbidsStale() {
-		refresh = duration(own)
+		refresh, s.RefreshStated = duration(own), true
 	}
 	if own := int64(b.d.StaleIfError); own >= 0 && !b.forbidsStale() {
-		rescue = duration(own)
+		rescue, s.RescueStated = duration(own), true
 	}
 	if b.res.Status >= 500 {
 		refresh, rescue = 0, 0

@@ -21,6 +21,7 @@ const (
 type responseDirectives struct {
 	cacheobject.ResponseCacheDirectives
 	mustUnderstand bool
+	targeted       bool // written for caches like this one: Expires and Pragma do not count beside them (RFC 9213 §2.1)
 }
 
 // requestDirectives is a request's Cache-Control (RFC 9111 §5.2.1), -1 where a number is absent.
@@ -42,7 +43,7 @@ func parseResponse(h http.Header) responseDirectives {
 		d = &cacheobject.ResponseCacheDirectives{NoStore: true, MaxAge: -1, SMaxAge: -1, StaleIfError: -1, StaleWhileRevalidate: -1}
 	}
 	_, understand := members.find("must-understand")
-	return responseDirectives{*d, understand}
+	return responseDirectives{ResponseCacheDirectives: *d, mustUnderstand: understand}
 }
 
 // bareNoCache: no-cache for the whole response. Its list form only strips the fields it names (RFC 9111 §5.2.2.4).

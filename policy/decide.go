@@ -117,7 +117,7 @@ func (p *Plan) decide(s *Stored, at Moment) Decision {
 			d.Action, d.Reason = ServeAndRefresh, EarlyRefresh
 		}
 		return d
-	case wanted && s.RefreshUntil.After(at.Now):
+	case wanted && p.isInGrace(s, at.Now):
 		d.Action, d.Reason = ServeAndRefresh, StaleRefresh
 		return d
 	case wanted && p.acceptsStale(s, at.Now):
@@ -138,6 +138,14 @@ func (p *Plan) decide(s *Stored, at Moment) Decision {
 	// What one who tells who he is must ask about himself, nobody can ask for him.
 	d.Collapse = len(p.Particular) == 0 || !s.Alone && s.Lifetime() > 0
 	return p.upstream(d)
+}
+
+// isInGrace: the window is for plain requests unless the response itself opened it (R1), and a client that names the
+// age it takes does not take stale (RFC 9111 §5.2.1.1) unless it says so.
+func (p *Plan) isInGrace(s *Stored, now time.Time) bool {
+	d := &p.directives
+	return s.RefreshUntil.After(now) && (len(p.Particular) == 0 || s.RefreshStated) &&
+		(d.maxAge < 0 || d.anyStale || d.maxStale >= 0)
 }
 
 // isFresh: no-cache is not, even where another replica's clock is ahead of ours.
@@ -193,7 +201,7 @@ func (p *Plan) accepts(s *Stored, now time.Time) bool {
 // acceptsStale: max-stale (RFC 9111 §5.2.1.2) allows what the response does not forbid.
 func (p *Plan) acceptsStale(s *Stored, now time.Time) bool {
 	d := &p.directives
-	return !s.NoStale && (d.anyStale || d.maxStale >= 0 && now.Sub(s.FreshUntil) <= duration(d.maxStale))
+	return !s.NoStale && len(p.Particular) == 0 && (d.anyStale || d.maxStale >= 0 && now.Sub(s.FreshUntil) <= duration(d.maxStale))
 }
 
 // May answers whether a waiting exchange may use what a fill brought (R1, R2, R3). Serve: use it. Lookup: another
@@ -243,6 +251,10 @@ func (p *Plan) shares(brought Admission, order Order, d Decision, now time.Time)
 	case len(p.Particular) > 0:
 		// A fill asked by somebody else, as somebody else, is not the request of one who tells who he is.
 		d.Action, d.Reason = Fetch, p.refusedAsker()
+		return d
+	case brought.Particular:
+		// Nor is what was asked by one who tells who he is anybody else's.
+		d.Action, d.Reason = Fetch, ParticularAsker
 		return d
 	case order.Later && (order.Confirmed || !s.Alone):
 		return d

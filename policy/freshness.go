@@ -74,14 +74,26 @@ func (d *responseDirectives) statedLifetime(res Response, date time.Time) (time.
 		return duration(int64(d.MaxAge)), true
 	}
 	lines := res.Header["Expires"]
-	if len(lines) == 0 {
-		return 0, false
+	if len(lines) == 0 || d.targeted {
+		// Pragma: no-cache alone is the word of an upstream that knows no other: at least nobody else's guess is put in
+		// its place.
+		return 0, !d.targeted && saysNoCache(res.Header)
 	}
 	expires, ok := ParseDate(lines[0], res.Arrived)
 	if !ok || len(lines) > 1 {
 		return 0, true
 	}
 	return min(max(0, expires.Sub(date)), longest), true
+}
+
+// saysNoCache: Pragma: no-cache where there is no Cache-Control.
+func saysNoCache(h http.Header) bool {
+	if len(h["Cache-Control"]) > 0 || len(h["Pragma"]) == 0 {
+		return false
+	}
+	members, _ := readDirectives(h["Pragma"])
+	_, found := members.find("no-cache")
+	return found
 }
 
 // term finds who says how long the answer is fresh. The order: force_ttl, the response, then what fills its silence:

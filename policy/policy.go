@@ -63,6 +63,7 @@ type Cache struct {
 	ClientDirectives string        `mapstructure:"client_directives"` // honour | collapse | ignore
 	Invalidate       string        `mapstructure:"invalidate"`        // rfc | soft | off
 	Tags             Tags          `mapstructure:"tags"`
+	Targeted         Targeted      `mapstructure:"targeted"`
 }
 
 // Percent is a share, 0 to 1, written as "20%".
@@ -105,6 +106,12 @@ type QueryRules struct {
 type Ignore struct {
 	Headers []string `mapstructure:"headers"`
 	Cookies []string `mapstructure:"cookies"`
+}
+
+// Targeted lists the fields that stand in for Cache-Control where they are present (RFC 9213), the first that is counting.
+type Targeted struct {
+	Fields []string `mapstructure:"fields"`
+	Strip  bool     `mapstructure:"strip"` // do not pass them on to clients
 }
 
 // Tags says where the upstream lists an answer's tags.
@@ -219,7 +226,8 @@ func (r *rule) tells(name string) bool {
 // isPersonal is the shipped list of fields by which servers learn who asks: credentials, and what an authenticating
 // proxy in front of us says of the one it has let through.
 func isPersonal(name string) bool {
-	switch name {
+	// Gateway interfaces read X_Api_Key as X-Api-Key.
+	switch http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")) {
 	case "Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "X-Api-Key", "X-Auth-Token", "X-Access-Token",
 		"X-Session-Id", "X-Session-Token", "X-Csrf-Token", "X-Xsrf-Token", "X-User", "X-User-Id", "X-User-Email",
 		"X-Remote-User", "Remote-User", "X-Authenticated-User", "X-Authenticated-Userid", "X-Forwarded-User",
@@ -227,7 +235,8 @@ func isPersonal(name string) bool {
 		"X-Auth-Request-User", "X-Auth-Request-Email", "X-Auth-Request-Access-Token", "X-Webauth-User",
 		"X-Goog-Iap-Jwt-Assertion", "X-Goog-Authenticated-User-Email", "Cf-Access-Jwt-Assertion", "X-Ms-Client-Principal",
 		"X-Amzn-Oidc-Data", "X-Amzn-Oidc-Identity", "Client-Cert", "X-Client-Cert", "X-Forwarded-Client-Cert",
-		"X-Ssl-Client-Cert", "X-Ssl-Client-S-Dn", "Dpop":
+		"X-Ssl-Client-Cert", "X-Ssl-Client-S-Dn", "Ssl-Client-Cert", "Dpop", "Api-Key", "Apikey", "X-Token", "X-Api-Token",
+		"Private-Token", "X-Goog-Api-Key", "Ocp-Apim-Subscription-Key", "X-Amz-Security-Token":
 		return true
 	}
 	return false

@@ -31,7 +31,7 @@ func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision 
 		!admits(stored.Audience, plan.Particular) || !acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) {
 		return refuse
 	}
-	if stored.RescueUntil.After(at.Now) || plan.acceptsRescue(stored, at) {
+	if stored.RescueUntil.After(at.Now) && (len(plan.Particular) == 0 || stored.RescueStated) || plan.acceptsRescue(stored, at) {
 		return Decision{Action: Serve, Reason: StaleIfError, Age: stored.AgeAt(at.Now)}
 	}
 	// must-revalidate: an error of ours, 504 (RFC 9111 §5.2.2.2), unless the upstream sent one of its own.
@@ -44,7 +44,7 @@ func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision 
 // acceptsRescue: a client may allow more than response and route do (RFC 5861 §4), but not what the response forbids.
 func (p *Plan) acceptsRescue(s *Stored, at Moment) bool {
 	d := &p.directives
-	return !s.NoStale && d.staleIfError >= 0 && at.Now.Sub(s.FreshUntil) <= duration(d.staleIfError)
+	return !s.NoStale && len(p.Particular) == 0 && d.staleIfError >= 0 && at.Now.Sub(s.FreshUntil) <= duration(d.staleIfError)
 }
 
 // FaultReason says of a failure what an exchange that met it reports.

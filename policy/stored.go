@@ -74,6 +74,9 @@ type Stored struct {
 	// Three moments, named by what they permit until then: serving without asking; serving while one refresh
 	// runs; serving in place of an upstream's failure. FreshUntil <= RefreshUntil, FreshUntil <= RescueUntil.
 	FreshUntil, RefreshUntil, RescueUntil time.Time
+	// RefreshStated and RescueStated: the window is the response's own word. One that is the route's is not for
+	// particular requests (R1).
+	RefreshStated, RescueStated bool
 }
 
 // Lifetime is how long the answer was fresh for when it arrived; negative when it was stale on arrival.
@@ -94,6 +97,8 @@ type Admission struct {
 	Keep time.Duration
 	// Private: nobody but the asker may have this answer, stored or not.
 	Private bool
+	// Particular: its asker told who he is (R1). Others have it by the lifetime that it states, and by nothing else.
+	Particular bool
 	// Changed: the upstream could be asked whether the prior still holds. A whole answer then says that it does not.
 	Changed bool
 	// Mark is how long the marker this answer leaves lasts; 0: it leaves none (R4).

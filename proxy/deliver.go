@@ -78,9 +78,7 @@ func (x *exchange) fromFill(d policy.Decision) {
 		}
 	} else {
 		replace(h, r.Admission.Shared)
-		if age := int64(d.Age / time.Second); age > 0 {
-			h.Set("Age", strconv.FormatInt(age, 10))
-		}
+		h.Set("Age", strconv.FormatInt(int64(max(d.Age, 0)/time.Second), 10))
 	}
 	x.send(content{status: r.Response.Status, stored: r.Admission.Stored, size: r.Length, body: fillSource{x}})
 	if x.mine && !x.report.Aborted {
@@ -198,6 +196,11 @@ func (x *exchange) head(status int) {
 
 // dress applies the route's own changes to a response.
 func (x *exchange) dress(h http.Header) {
+	if t := &x.plan.Route.Cache.Targeted; t.Strip {
+		for _, name := range t.Fields {
+			h.Del(name)
+		}
+	}
 	for _, name := range x.plan.Route.Headers.Remove {
 		h.Del(name)
 	}

@@ -152,7 +152,7 @@ func (x *exchange) board(f *fill.Fill, mine bool) *state {
 	if !f.Remote() {
 		reader, ok := f.Board()
 		if !ok {
-			// Its first bytes are gone: the fill is nearly over, or can only be streamed.
+			// Its first bytes are gone.
 			x.fill = nil
 			return x.tooLate(f)
 		}
@@ -166,14 +166,14 @@ func (x *exchange) board(f *fill.Fill, mine bool) *state {
 	return wait()
 }
 
-// tooLate: a fill that is over has left something to look up; one that is only streamed to its readers has not.
+// tooLate: a body that is all here and is being stored is looked up in a moment; one that is only streamed to those
+// who came in time is not.
 func (x *exchange) tooLate(f *fill.Fill) *state {
-	select {
-	case <-f.Done():
-		return lookup()
-	default:
-		return alone(x.decision.Reason)
+	if f.Whole() {
+		x.fill = f
+		return next()
 	}
+	return alone(x.missed())
 }
 
 // wait parks the exchange until the fill's head is known.
@@ -248,6 +248,8 @@ func (x *exchange) atHead() *state {
 		d.Reason = x.missed()
 		return deliver(d)
 	case policy.Lookup:
+		// The head tells which variant is this client's; the signpost that will say so is not laid yet.
+		x.plan = x.policy.Parted(x.plan, r.Admission)
 		return lookup()
 	case policy.Validate:
 		return next()

@@ -43,12 +43,12 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest, up *upstream.Upstream) {
 	if err := up.Aim(p.Out, target); err != nil {
 		x.report.Err = err // an escaped path that net/http has parsed unescapes
 	}
-	p.Out.Host = x.plan.Request.Host
+	p.Out.Host = x.plan.Authority
 	if x.h.trusted(x.r.RemoteAddr) {
 		p.Out.Header["X-Forwarded-For"] = p.In.Header["X-Forwarded-For"]
 	}
 	p.SetXForwarded()
-	p.Out.Header.Set("X-Forwarded-Host", x.plan.Request.Host)
+	p.Out.Header.Set("X-Forwarded-Host", x.plan.Authority)
 	p.Out.Header.Set("X-Forwarded-Proto", x.plan.Request.Scheme)
 	p.Out.Header.Add("Via", "1.1 weir")
 	if _, named := p.In.Header["User-Agent"]; !named {

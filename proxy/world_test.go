@@ -221,9 +221,11 @@ func (w *world) send(replica int, r *http.Request) <-chan result {
 	return c
 }
 
-// get is a client that waits.
+// get is a client that waits, until what it has set going has come to rest too.
 func (w *world) get(path string, lines ...string) result {
-	return <-w.client(0, "GET", path, lines...)
+	r := <-w.client(0, "GET", path, lines...)
+	synctest.Wait()
+	return r
 }
 
 // want fails unless the answer is this.

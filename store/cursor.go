@@ -21,6 +21,7 @@ func (c *cursor) rest(e *Entry) (bodySize int64) {
 	flags := c.byte()
 	e.Alone, e.NoStale = flags&alone != 0, flags&noStale != 0
 	e.Immutable, e.CloseDelimited = flags&immutable != 0, flags&closeDelimited != 0
+	e.RefreshStated, e.RescueStated = flags&refreshStated != 0, flags&rescueStated != 0
 	// A flag that is not known might forbid what this replica is about to do.
 	c.bad = c.bad || flags&^known != 0
 	e.Audience, e.Why = policy.Audience(c.byte()), policy.Reason(c.byte())

@@ -54,7 +54,9 @@ const (
 	noStale
 	immutable
 	closeDelimited
-	known = alone | noStale | immutable | closeDelimited
+	refreshStated
+	rescueStated
+	known = alone | noStale | immutable | closeDelimited | refreshStated | rescueStated
 )
 
 // ErrUnreadable: the bytes are no entry that this replica may use. It counts as a miss.
@@ -138,6 +140,7 @@ func appendRest(b []byte, e *Entry, bodySize int64) []byte {
 	var flags byte
 	for flag, set := range map[byte]bool{
 		alone: e.Alone, noStale: e.NoStale, immutable: e.Immutable, closeDelimited: e.CloseDelimited,
+		refreshStated: e.RefreshStated, rescueStated: e.RescueStated,
 	} {
 		if set {
 			flags |= flag

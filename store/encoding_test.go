@@ -54,6 +54,7 @@ func full() *Entry {
 			Cost: 1500 * time.Millisecond, Span: policy.Span{Start: 100, End: 200}, Total: -1,
 			Leased:     1796040000000001,
 			FreshUntil: instant(60), RefreshUntil: instant(90), RescueUntil: instant(3600),
+			RefreshStated: true, RescueStated: true,
 		},
 	}
 }
