@@ -310,9 +310,11 @@ func TestServe(t *testing.T) {
 	if line := p.until("reload refused"); line["problem"] != "weir.yaml:3: routes[0].cache.ttl: 5 needs a unit: write 5s, 5m, 5h or 5d" {
 		t.Errorf("reload of a bad file: %v", line)
 	}
-	put(t, file("1h")+"  - {name: other, upstream: new}\n")
+	put(t, strings.Replace(file("1h"), "[", "[{name: new, url: http://127.0.0.1:9}, ", 1)+"  - {name: other, upstream: new}\n")
 	p.signal(syscall.SIGHUP)
-	p.until("reload refused")
+	if line := p.until("reload refused"); !strings.HasSuffix(line["problem"].(string), "(other upstreams need a restart)") {
+		t.Errorf("reload with another upstream: %v", line)
+	}
 	put(t, file("1h")+"store: {max_size: 1GiB}\n")
 	p.signal(syscall.SIGHUP)
 	if line := p.until("reloaded"); !slices.Equal(line["restart_needed_for"].([]any), []any{"store.max_size"}) {

@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for text, typ := range map[string]reflect.Type{
 		"90": durationType, "": durationType, "1d-1h": durationType, "-1d": durationType, "1e300d": durationType, "NaNd": durationType,
-		"106751d": durationType, "1x": durationType, "d": durationType, "1d1w": durationType,
+		"106751d": durationType, "1x": durationType, "53375d2562047h": durationType, "d": durationType, "1d1w": durationType,
 		"20": percentType, "100%": percentType, "-1%": percentType, "NaN%": percentType, "%": percentType,
 		"9EiB": sizeType, "-1KiB": sizeType, "64 apples": sizeType, "64": prefixType, "10.0.0.0/33": prefixType,
 		"fe80::1%eth0/64": prefixType, "99999999999999999999": reflect.TypeFor[int](), "-1": reflect.TypeFor[int](),
