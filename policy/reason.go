@@ -29,7 +29,6 @@ const (
 	Upgrade          // the request asks for another protocol
 	EventStream      // the client asks for an event stream
 	RequestBody      // a GET or HEAD that carries a body
-	WarmUp           // a warmer asked
 
 	// Reasons an answer was not stored or not shared.
 	NoStore         // no-store
@@ -72,7 +71,6 @@ const (
 	StoreUnavailable  // the shared store is away; this replica collapses alone
 	ClientGone        // the client left before its answer
 	Panicked          // a fault of ours; see the log
-	LoopDetected      // the request has been through this proxy already
 	BadRequest        // the request has more than one meaning
 	StaleForbidden    // the upstream failed, and must-revalidate or its like forbids a stale answer
 	reasons           // how many there are
@@ -136,7 +134,6 @@ var words = [reasons]word{
 	Upgrade:           {"upgrade", "the request asks for another protocol", "bypass", 0},
 	EventStream:       {"event-stream", "the client asks for an event stream", "bypass", 0},
 	RequestBody:       {"request-body", "a GET or HEAD that carries a body", "bypass", 0},
-	WarmUp:            {"warm-up", "a warmer asked", "miss", 0},
 	NoStore:           {"no-store", "no-store", "", 0},
 	Private:           {"private", "private", "", 0},
 	SetCookie:         {"set-cookie", "it sets a cookie and the route refuses to share those", "", 0},
@@ -175,7 +172,6 @@ var words = [reasons]word{
 	StoreUnavailable:  {"store-unavailable", "the shared store is away; this replica collapses alone", "", 503},
 	ClientGone:        {"client-gone", "the client left before its answer", "", 0},
 	Panicked:          {"panicked", "a fault of ours; see the log", "", 502},
-	LoopDetected:      {"loop-detected", "the request has been through this proxy already", "", 508},
 	BadRequest:        {"bad-request", "the request has more than one meaning", "", 400},
 	StaleForbidden:    {"stale-forbidden", "the upstream failed, and must-revalidate or its like forbids a stale answer", "", 504},
 }

@@ -47,7 +47,7 @@ func TestRefusalsHaveAStatus(t *testing.T) {
 	for r, want := range map[Reason]int{
 		UpstreamRefused: 502, UpstreamReset: 502, UpstreamGarbage: 502, UpstreamTruncated: 502, UpstreamTimeout: 504,
 		UpstreamBusy: 503, WaitersFull: 503, Draining: 503, OnlyIfCached: 504, UnknownAuthority: 421, NoRoute: 404,
-		StaleForbidden: 504, LoopDetected: 508, BadRequest: 400, Fresh: 0,
+		StaleForbidden: 504, BadRequest: 400, Fresh: 0,
 	} {
 		if r.Status() != want {
 			t.Errorf("%v: %d, want %d", r, r.Status(), want)

@@ -24,7 +24,7 @@ func join() *state {
 		if taken.StoreFault != "" {
 			x.report.StoreFault = taken.StoreFault
 		}
-		return x.taken(taken, ask.Look)
+		return x.taken(taken, ask)
 	}}
 }
 
@@ -41,7 +41,7 @@ func (x *exchange) asItIs() bool {
 }
 
 // taken acts on what the table has.
-func (x *exchange) taken(t fill.Taken, looked bool) *state {
+func (x *exchange) taken(t fill.Taken, ask fill.Ask) *state {
 	before := x.entry
 	x.entry = t.Entry
 	switch {
@@ -55,7 +55,7 @@ func (x *exchange) taken(t fill.Taken, looked bool) *state {
 		return x.meet(t)
 	case t.Entry == nil && x.plan.LookOnly():
 		return refuse(policy.OnlyIfCached)
-	case looked && (t.Entry == nil || t.Entry.Kind == policy.Part && before != nil && before.Kind == policy.Part):
+	case ask.Look && (t.Entry == nil || t.Entry.Kind == policy.Part && before != nil && before.Kind == policy.Part):
 		return x.nothing()
 	case t.Entry == nil || before != nil && t.Entry.Leased == before.Leased && t.Entry.FreshUntil.Equal(before.FreshUntil):
 		// The lease went to somebody who had no use for it: look again.
@@ -81,7 +81,7 @@ func (x *exchange) nothing() *state {
 	case taken.Fill.Range() != x.r.Header.Get("Range") && why == fill.Part:
 		return join()
 	}
-	return x.board(taken.Fill, taken.Mine)
+	return x.board(taken)
 }
 
 // failedBefore: the upstream failed a moment ago, and a copy that may stand in is stored (R23). The memory spares the
@@ -118,7 +118,7 @@ func (x *exchange) meet(t fill.Taken) *state {
 	if !d.Collapse && !t.Mine {
 		return alone(d.Reason)
 	}
-	return x.board(t.Fill, t.Mine)
+	return x.board(t)
 }
 
 // decline gives up the asker's seat in a fill that the exchange has no need of; the fill goes on.
@@ -138,14 +138,15 @@ func alone(why policy.Reason) *state {
 		}
 		ask := x.ask(fill.Miss)
 		ask.Plan.Request.Method = x.r.Method
-		return x.board(x.h.table.Alone(ask), true)
+		return x.board(x.h.table.Alone(ask))
 	}}
 }
 
 // board takes a seat in a fill, and waits.
-func (x *exchange) board(f *fill.Fill, mine bool) *state {
-	x.fill, x.mine = f, mine
-	if mine {
+func (x *exchange) board(t fill.Taken) *state {
+	f := t.Fill
+	x.fill, x.mine = f, t.Mine
+	if t.Mine {
 		x.reader = f.Asker()
 		return wait()
 	}
@@ -238,7 +239,9 @@ func (x *exchange) atHead() *state {
 		return rescue()
 	}
 	x.report.FwdStatus = r.Status
-	d := x.policy.May(x.plan, r.Admission, x.fill.Order(x.arrived, x.mine), x.moment())
+	order := x.fill.Order(x.arrived)
+	order.Mine = x.mine
+	d := x.policy.May(x.plan, r.Admission, order, x.moment())
 	switch d.Action {
 	case policy.Serve, policy.ServeAndRefresh:
 		if r.Entry != nil {

@@ -97,8 +97,8 @@ func (f *Fill) Prior() *store.Entry { return f.ask.Prior }
 func (f *Fill) Remote() bool { return f.held != nil }
 
 // Order tells an exchange that arrived then how it stands to the fill (R3).
-func (f *Fill) Order(arrived uint64, mine bool) policy.Order {
-	return policy.Order{Mine: mine, Later: f.sent.Load() > arrived, Confirmed: f.result.Entry != nil}
+func (f *Fill) Order(arrived uint64) policy.Order {
+	return policy.Order{Later: f.sent.Load() > arrived, Confirmed: f.result.Entry != nil}
 }
 
 // Board joins the body from its first byte; ok is false when that is gone. Whoever boards closes the reader.

@@ -218,9 +218,9 @@ func (t *Table) alone(name string, ask Ask, taken Taken) (Taken, bool) {
 }
 
 // Alone starts a fill that nobody joins: behind a marker, or for those who parted from another at its head.
-func (t *Table) Alone(ask Ask) *Fill {
+func (t *Table) Alone(ask Ask) Taken {
 	ask.Why = Alone
-	return t.start(&Fill{ask: ask})
+	return Taken{Fill: t.start(&Fill{ask: ask}), Mine: true}
 }
 
 func (t *Table) start(f *Fill) *Fill {
