@@ -105,6 +105,10 @@ func TestCallersDeadline(t *testing.T) {
 		_, err := b.Take(ctx, page("x"), want("t1"))
 		cancel()
 		b.fails(err, context.DeadlineExceeded)
+		ctx, cancel = context.WithCancel(t.Context())
+		cancel()
+		_, err = b.Take(ctx, page("x"), want("t1"))
+		b.fails(err, context.Canceled)
 	}
 	if !b.breaker.closed() {
 		t.Error("the breaker took impatience for an outage")
@@ -128,6 +132,10 @@ func TestBulkFeedsNoBreaker(t *testing.T) {
 		t.Error("the breaker counts bulk transfers")
 	}
 	b.srv.resume()
+	b.timeout = long
+	if n, err := body.ReadAt(t.Context(), make([]byte, 1), 2*mib); n != 1 {
+		t.Errorf("the fault has outlived itself: %v", err)
+	}
 }
 
 func TestUnreachableAtStart(t *testing.T) {

@@ -134,6 +134,18 @@ func segmentName(n names, generation [16]byte) string {
 	return n.segments + ":" + hex.EncodeToString(generation[:]) + ":"
 }
 
+// segmentNames are all of a body's, none for a body that lies in its value.
+func segmentNames(n names, t tail) []string {
+	if t.generation == [16]byte{} {
+		return nil
+	}
+	list := make([]string, t.sums)
+	for i := range list {
+		list[i] = segmentName(n, t.generation) + strconv.Itoa(i)
+	}
+	return list
+}
+
 // slowest is how many bytes a second a bulk transfer moves at least, or it is given up.
 const slowest = 1 << 20
 
@@ -169,7 +181,6 @@ type draft struct {
 	names
 	entry *store.Entry
 	token string
-	keep  time.Duration
 }
 
 // stage brings a body to where its plan says: a small one is answered, a large one is written under the lease's
@@ -183,7 +194,8 @@ func (s *Store) stage(ctx context.Context, d draft) (p plan, inline []byte, err 
 	if d.entry.Body == nil {
 		return p, nil, nil
 	}
-	if b, ok := d.entry.Body.(*body); ok && s.prolong(ctx, d, b) {
+	if b, ok := d.entry.Body.(*body); ok && !b.inline() && b.name == segmentName(d.names, b.generation) {
+		// Read from under the same key, as after a 304: it lies where it should. The commit script looks whether it does.
 		why := p.why
 		p = b.plan
 		p.why = why
@@ -210,26 +222,13 @@ func (s *Store) stage(ctx context.Context, d draft) (p plan, inline []byte, err 
 		n := len(p.sums)
 		p.sums = append(p.sums, sum(data))
 		err = s.transfer(ctx, len(data), func(ctx context.Context, c redis.UniversalClient) error {
-			return c.Set(ctx, name+strconv.Itoa(n), data, d.keep+readers).Err()
+			return c.Set(ctx, name+strconv.Itoa(n), data, staging).Err()
 		})
 		if err != nil {
 			return p, nil, sentinel(ctx, err)
 		}
 	}
 	return p, nil, nil
-}
-
-// prolong lets a body that was read from under the same key lie where it lies, as after a 304 it does: megabytes need
-// not go through this replica twice to be found unchanged. It reports whether all of it is still there.
-func (s *Store) prolong(ctx context.Context, d draft, b *body) bool {
-	if b.inline() || b.name != segmentName(d.names, b.generation) {
-		return false
-	}
-	var there []*redis.BoolCmd
-	err := s.eachSegment(ctx, d.names, b.tail(), func(c redis.Pipeliner, name string) {
-		there = append(there, c.Expire(ctx, name, d.keep+readers))
-	})
-	return err == nil && !slices.ContainsFunc(there, func(c *redis.BoolCmd) bool { return !c.Val() })
 }
 
 // heldReader reads a body's spans as one stream.
@@ -259,27 +258,26 @@ func (r *heldReader) fill(ctx context.Context, p []byte) error {
 // drop deletes what was staged for a commit that was refused, but not what others' heads name.
 func (s *Store) drop(ctx context.Context, d draft, p plan) {
 	if p.generation == generationOf(d.token) {
-		_ = s.eachSegment(ctx, d.names, p.tail(), func(c redis.Pipeliner, name string) { c.Unlink(ctx, name) })
+		s.each(ctx, segmentNames(d.names, p.tail()), func(c redis.Pipeliner, name string) { c.Unlink(ctx, name) })
 	}
 }
 
 // retire leaves the segments of what was replaced to those who are reading them, for a while. now is what lies there.
 func (s *Store) retire(ctx context.Context, n names, value string, now plan) {
 	if t, ok := parseTail([]byte(value)); ok && t.generation != now.generation {
-		_ = s.eachSegment(ctx, n, t, func(c redis.Pipeliner, name string) { c.Expire(ctx, name, readers) })
+		s.each(ctx, segmentNames(n, t), func(c redis.Pipeliner, name string) { c.Expire(ctx, name, readers) })
 	}
 }
 
-// eachSegment changes segments in one go. Mostly it may fail: each has a term of its own.
-func (s *Store) eachSegment(ctx context.Context, n names, t tail, change func(c redis.Pipeliner, name string)) error {
-	if t.generation == [16]byte{} || t.sums == 0 {
-		return nil
+// each changes segments in one go. It may fail: each has a term of its own.
+func (s *Store) each(ctx context.Context, list []string, change func(c redis.Pipeliner, name string)) {
+	if len(list) == 0 {
+		return
 	}
-	name := segmentName(n, t.generation)
-	return s.transfer(context.WithoutCancel(ctx), 0, func(ctx context.Context, c redis.UniversalClient) error {
+	_ = s.transfer(context.WithoutCancel(ctx), 0, func(ctx context.Context, c redis.UniversalClient) error {
 		_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := range t.sums {
-				change(p, name+strconv.Itoa(i))
+			for _, name := range list {
+				change(p, name)
 			}
 			return nil
 		})

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"weir/policy"
 	"weir/store"
 )
@@ -148,8 +150,8 @@ func TestConfirmedBody(t *testing.T) {
 	trips := b.countTrips()
 	l := b.lease(page("x"), "t2") // two round trips, as the first segment is read too
 	b.must(b.Commit(ctx, l, w))
-	if got := trips.n.Load(); got != 4 {
-		t.Errorf("%d round trips, want 2 for the take, and one each for the segments' terms and the commit", got)
+	if got := trips.n.Load(); got != 3 {
+		t.Errorf("%d round trips, want 2 for the take and one for the commit", got)
 	}
 	got := b.segmentsOf(page("x"))
 	slices.Sort(got)
@@ -174,12 +176,84 @@ func TestConfirmedBody(t *testing.T) {
 	b.holds(page("x"), text)
 }
 
+// TestConfirmedBodyIsGone: the 304 came, and meanwhile Redis has evicted what it confirmed.
+func TestConfirmedBodyIsGone(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	b.seed(page("x"), string(noise(3*mib, 1)), -time.Second)
+	e := answer("", long)
+	e.Body = b.taken(page("x"), look()).Entry.Body
+	l := b.lease(page("x"), "t2")
+	b.must(b.raw.Del(ctx, b.raw.Keys(ctx, b.of(page("x")).segments+":*:2").Val()...).Err())
+	b.must(b.Commit(ctx, l, write(page("x"), e)))
+	if got := b.taken(page("x"), want("t3")); got.Entry != nil || got.Lease == nil {
+		t.Errorf("taken = %+v, want a miss and the lease", got)
+	}
+}
+
+// TestStagedTerms: until the commit, segments are nobody's and go soon; after it they outlive the head.
+func TestStagedTerms(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	var staged time.Duration
+	b.bulk.AddHook(after{name: "set", do: func() {
+		for _, key := range b.segmentsOf(page("x")) {
+			staged = max(staged, b.raw.PTTL(ctx, key).Val())
+		}
+	}})
+	w := write(page("x"), answer(string(noise(2*mib, 1)), long))
+	w.Keep = 24 * time.Hour
+	b.must(b.Commit(ctx, b.lease(page("x"), "t1"), w))
+	if staged <= 0 || staged > staging {
+		t.Errorf("a staged segment stays %v", staged)
+	}
+	for _, key := range b.segmentsOf(page("x")) {
+		if ttl := b.raw.PTTL(ctx, key).Val(); ttl <= b.raw.PTTL(ctx, b.of(page("x")).head).Val() {
+			t.Errorf("a segment stays %v, less than its head", ttl)
+		}
+	}
+}
+
 // leaseDespite is a lease for something that is still fresh.
 func (b *bench) leaseDespite(key policy.Key, token string) store.Lease {
 	b.Helper()
 	w := want(token)
 	w.At = b.taken(key, look()).Entry.FreshUntil
 	return *b.taken(key, w).Lease
+}
+
+// TestFullAfterStaging: Redis fills up between the last segment and the commit.
+func TestFullAfterStaging(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	l := b.lease(page("x"), "t1")
+	b.bulk.AddHook(after{name: "set", do: func() { b.must(b.raw.ConfigSet(ctx, "maxmemory", "1mb").Err()) }})
+	b.fails(b.Commit(ctx, l, write(page("x"), answer(string(noise(mib, 1)), long))), store.ErrReadOnly)
+	if got := b.segmentsOf(page("x")); len(got) != 0 {
+		t.Errorf("%d segments are left", len(got))
+	}
+}
+
+// after does something each time a command has been answered.
+type after struct {
+	name string
+	do   func()
+}
+
+func (a after) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a after) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if cmd.Name() == a.name {
+			a.do()
+		}
+		return err
+	}
+}
+
+func (a after) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // TestSourceFails: a body that breaks off while it is staged is not stored, and leaves nothing.

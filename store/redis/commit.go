@@ -15,8 +15,9 @@ import (
 // commit went through, so they all do.
 const merges = 64
 
-// errUnfit: what nobody would be able to read is not written. That is nobody's failure, there is just nothing to keep.
-var errUnfit = errors.New("not fit to be kept")
+// errNothing: what nobody would be able to read, or Redis has dropped already, is not written. That is nobody's failure,
+// there is just nothing to keep.
+var errNothing = errors.New("nothing to keep")
 
 // Commit stages a large body, and then writes everything in one step. A signpost is written as the last one seen with
 // one line more; was there another by then, the step says which, and nothing was written.
@@ -27,7 +28,7 @@ func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write
 	if lost(lease) {
 		return about("commit", lease.Key, store.ErrLost)
 	}
-	d := draft{names: s.of(write.Key), entry: write.Entry, token: lease.Token, keep: min(write.Keep, longest)}
+	d := draft{names: s.of(write.Key), entry: write.Entry, token: lease.Token}
 	e := *write.Entry
 	e.Key, e.Stored = write.Key, s.clock.toStore(e.Stored)
 	e.Leased = lease.Taken
@@ -40,7 +41,7 @@ func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write
 		s.drop(ctx, d, p)
 		return about("commit", lease.Key, err)
 	}
-	old, err := s.put(ctx, lease, write, p.append(append(head, inline...)))
+	old, err := s.put(ctx, lease, write, value{p.append(append(head, inline...)), segmentNames(d.names, p.tail())})
 	switch {
 	case err == nil:
 		s.leases.forget(lease.Token)
@@ -53,7 +54,7 @@ func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write
 		s.drop(ctx, d, p)
 	case errors.Is(err, store.ErrReadOnly):
 		s.drop(ctx, d, p)
-	case errors.Is(err, errUnfit):
+	case errors.Is(err, errNothing):
 		s.drop(ctx, d, p)
 		return s.Release(ctx, lease, store.Outcome{End: store.Lapsed})
 	}
@@ -64,28 +65,32 @@ func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write
 // replaced is what a commit replaced: the ends of values.
 type replaced struct{ entry, sign string }
 
+// value is an entry as it is written, and the segments that it names.
+type value struct {
+	bytes    []byte
+	segments []string
+}
+
 // put runs the commit step until the signpost it was made for is the one that is there.
-func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, value []byte) (replaced, error) {
-	n, l := s.of(write.Key), s.of(lease.Key)
-	keys := []string{n.head, l.lease, n.page, n.all, l.fail, n.bell}
+func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, v value) (replaced, error) {
+	n, l, sign := s.of(write.Key), s.of(lease.Key), s.of(write.Key).bell
 	m := message{Token: lease.Token, Keys: []messageKey{keyOf(write.Key)}}
-	keep := max(millis(min(write.Keep, longest)), 1)
 	if write.Variant != nil {
-		keys = append(keys, s.of(write.Sign).head)
+		sign = s.of(write.Sign).head
 		m.Keys = append(m.Keys, keyOf(write.Sign))
 	}
-	args := []any{lease.Token, lease.Taken, filled(), s.channel(), s.bell.message(m), value, keep}
+	keys := append([]string{n.head, l.lease, n.page, n.all, l.fail, n.bell, sign}, v.segments...)
+	keep := max(millis(min(write.Keep, longest)), 1)
+	args := []any{
+		lease.Token, lease.Taken, filled(), s.channel(), s.bell.message(m), v.bytes, keep, keep + readers.Milliseconds(),
+	}
 	there := ""
 	for range merges {
-		call := args
-		if write.Variant != nil {
-			sign, err := s.sign(write, there)
-			if err != nil {
-				return replaced{}, err
-			}
-			call = append(args[:len(args):len(args)], sign, keep, digest(there))
+		sign, err := s.sign(write, there)
+		if err != nil {
+			return replaced{}, err
 		}
-		r, err := s.run(ctx, s.steps.commit, keys, call...)
+		r, err := s.run(ctx, s.steps.commit, keys, append(args[:len(args):len(args)], sign, digest(there))...)
 		if err != nil {
 			return replaced{}, err
 		}
@@ -94,6 +99,8 @@ func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, v
 			return replaced{r.text(1), r.text(2)}, nil
 		case "lost":
 			return replaced{}, store.ErrLost
+		case "gone":
+			return replaced{}, fmt.Errorf("%w: segments evicted", errNothing)
 		case "refused":
 			return replaced{}, fmt.Errorf("%w: %s", store.ErrReadOnly, r.text(1))
 		}
@@ -102,8 +109,12 @@ func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, v
 	return replaced{}, fmt.Errorf("%w: the signpost changed %d times", store.ErrUnavailable, merges)
 }
 
-// sign is the value of the signpost that is there with the write's line added. One that cannot be read is begun anew.
+// sign is the value of the signpost that is there with the write's line added, if it has one. A signpost that cannot be
+// read is begun anew.
 func (s *Store) sign(write store.Write, there string) ([]byte, error) {
+	if write.Variant == nil {
+		return nil, nil
+	}
 	var old policy.Stored
 	if there != "" {
 		if e, _, err := store.DecodeHead([]byte(there), write.Sign); err == nil {
@@ -113,7 +124,7 @@ func (s *Store) sign(write store.Write, there string) ([]byte, error) {
 	e := store.Entry{Key: write.Sign, Stored: s.clock.toStore(policy.AddVariant(old, *write.Variant))}
 	head, err := store.EncodeHead(&e, 0)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnfit, err)
+		return nil, fmt.Errorf("%w: %w", errNothing, err)
 	}
 	p := plan{}
 	if e.Kind == policy.Marker {

@@ -44,6 +44,8 @@ const (
 	longest = 30 * 24 * time.Hour
 	// endedFor is how long a lease's end is remembered for those who missed the bell.
 	endedFor = 10 * time.Second
+	// staging is how long segments wait for the commit that names them. A replica that dies before it leaves no more.
+	staging = 10 * time.Minute
 	// readers is how long segments outlive the head that named them (R12).
 	readers = 5 * time.Minute
 )

@@ -29,7 +29,6 @@ type Store struct {
 	leases  leases
 	timeout time.Duration
 	replies time.Duration // how long a purge waits for replicas to ring back (R11)
-	mode    string
 	waiting atomic.Int64
 
 	life   context.Context // ends with Close
@@ -57,7 +56,7 @@ func Open(c Config) (*Store, error) {
 	s := &Store{
 		client: redis.NewUniversalClient(options), bulk: redis.NewUniversalClient(bulk(*options)),
 		steps: steps, layout: layout{prefix: c.Prefix, db: c.DB, cluster: c.Mode == "cluster"},
-		timeout: c.Timeout, replies: 50 * time.Millisecond, mode: c.Mode,
+		timeout: c.Timeout, replies: 50 * time.Millisecond,
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.breaker = breaker{every: c.Timeout, probe: func() error {

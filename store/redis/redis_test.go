@@ -327,6 +327,21 @@ func TestRedisForgets(t *testing.T) {
 	})
 }
 
+// TestTakenTwice: the first reply was lost to its caller, not to this replica, and both are told of a loss.
+func TestTakenTwice(t *testing.T) {
+	b := newBench(t)
+	first, again := b.lease(page("x"), "t1"), b.lease(page("x"), "t1")
+	_, err := b.Purge(t.Context(), policy.Selector{Page: page("x").Primary}, store.Hard)
+	b.must(err)
+	for _, l := range []store.Lease{first, again} {
+		select {
+		case <-l.Lost:
+		case <-time.After(long):
+			t.Fatal("a holder was not told")
+		}
+	}
+}
+
 // TestUnansweredTake: the reply was lost, so the replica fills by the token it sent, and the commit decides.
 func TestUnansweredTake(t *testing.T) {
 	b := newBench(t)

@@ -2,9 +2,7 @@ package redis
 
 import (
 	"context"
-	"crypto/sha1"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -58,8 +56,7 @@ func (s *Store) take(ctx context.Context, key policy.Key, want store.Want, broke
 			case !errors.Is(err, store.ErrUnreadable) && !errors.Is(err, errGone):
 				return store.Taken{}, "", err
 			case want.TTL > 0 && broken == "":
-				digest := sha1.Sum([]byte(head))
-				return store.Taken{}, hex.EncodeToString(digest[:]), nil
+				return store.Taken{}, digest(head), nil
 			}
 		}
 	}

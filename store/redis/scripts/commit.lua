@@ -1,11 +1,12 @@
 -- Writes an entry, and the signpost to it, and ends the lease; or does nothing at all.
--- KEYS: head lease page-note all-note failure bell [signpost]
--- ARGV: token taken outcome channel message  entry keep(ms)  [signpost keep(ms) SHA-1 of the one it was made from, '' of none]
--- Answers 'lost', 'sign' and the signpost that is there, 'refused' and why, or 'done' and what the entry and the
--- signpost replaced (the ends of their values, which name the segments).
-local token, taken = ARGV[1], tonumber(ARGV[2])
+-- KEYS: head lease page-note all-note failure bell signpost segments...
+-- ARGV: token taken outcome channel message  entry keep segments'-term(ms)  signpost('': none; KEYS[7] is not looked at)
+--   SHA-1 of the signpost it was made from('': of none)
+-- Answers 'lost', 'gone' (a segment), 'sign' and the signpost that is there, 'refused' and why, or 'done' and what the
+-- entry and the signpost replaced (the ends of their values, which name the segments).
+local token, taken, keep, term = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7]), ARGV[8]
 local now = clock()
-local got = read()
+local got = read(7)
 local hard, _, _, newest = notes(got[3], got[4])
 local kept, held, over = entry(got[1]), lease(got[2]), ended(got[2])
 local filled = ARGV[3]
@@ -30,15 +31,27 @@ if taken <= newest or (kept and kept.leased > taken) or not (mine or absent) the
   return { now, 'lost' }
 end
 
-local sign
-if KEYS[7] then
+local function generation(raw)
+  return raw:sub(-tail, -tail + 15)
+end
+for i = 8, #KEYS do
+  if redis.call('EXISTS', KEYS[i]) == 0 then
+    if kept and generation(kept.raw) == generation(ARGV[6]) then -- after a 304: what it names is gone too
+      redis.call('DEL', KEYS[1])
+    end
+    return { now, 'gone' }
+  end
+end
+
+local signs, sign, stays = ARGV[9] ~= '', nil, keep
+if signs then
   sign = entry(got[7])
   local there = sign and sign.kind == SIGNPOST and sign.leased > hard
   if ARGV[10] ~= (there and redis.sha1hex(sign.raw) or '') then
     return { now, 'sign', there and sign.raw or '' }
   end
   if there then
-    ARGV[9] = math.max(ARGV[9], redis.call('PTTL', KEYS[7]))
+    stays = math.max(keep, redis.call('PTTL', KEYS[7]))
   end
 end
 
@@ -65,15 +78,18 @@ if lends then
     redis.call('SETRANGE', KEYS[1], #kept.raw - 1, ARGV[6]:sub(-1))
   end
 elseif marks then
-  err = put(KEYS[1], ARGV[6]:sub(1, 38) .. marks .. ARGV[6]:sub(55), math.max(ARGV[7], redis.call('PTTL', KEYS[1])))
+  err = put(KEYS[1], ARGV[6]:sub(1, 38) .. marks .. ARGV[6]:sub(55), math.max(keep, redis.call('PTTL', KEYS[1])))
 else
-  err = put(KEYS[1], ARGV[6], ARGV[7])
+  err = put(KEYS[1], ARGV[6], keep)
 end
 if err then
   return { now, 'refused', err }
 end
-if KEYS[7] then
-  put(KEYS[7], ARGV[8], ARGV[9])
+for i = 8, #KEYS do
+  redis.call('PEXPIRE', KEYS[i], term)
+end
+if signs then
+  put(KEYS[7], ARGV[9], stays)
 end
 redis.call('DEL', KEYS[5])
 tombstone(KEYS[2], taken, filled, token)

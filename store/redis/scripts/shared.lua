@@ -14,8 +14,8 @@ local function int(n)
 end
 
 -- MGET, unlike GET, answers nothing instead of failing when a stranger keeps a list or a hash under our name.
-local function read()
-  return redis.call('MGET', unpack(KEYS))
+local function read(n)
+  return redis.call('MGET', unpack(KEYS, 1, n or #KEYS))
 end
 
 local function moment(raw, at)
