@@ -24,7 +24,9 @@ var shipped []byte
 
 func main() {
 	if err := command().ExecuteContext(context.Background()); err != nil {
-		if !errors.Is(err, errSaid) {
+		if problems := (config.Problems{}); errors.As(err, &problems) {
+			fmt.Fprintln(os.Stderr, "weir:", strings.ReplaceAll(err.Error(), "\n", "\nweir: "))
+		} else if !errors.Is(err, errSaid) {
 			fmt.Fprintln(os.Stderr, "weir:", err)
 		}
 		os.Exit(1)
@@ -70,7 +72,7 @@ func source(c *cobra.Command) *config.Source {
 	f.StringVar(&s.Flags.TTL, "ttl", "", "with --upstream: `lifetime` of answers that name none")
 	f.StringVar(&s.Flags.Grace, "grace", "", "with --upstream: `time` a stale answer may be served while it is refreshed")
 	f.StringVar(&s.Flags.Redis, "redis", "", "`addresses` of the shared store, by commas")
-	f.StringVar(&s.Flags.LogLevel, "log-level", "", "debug, info, warn or error")
+	f.StringVar(&s.Flags.LogLevel, "log-level", "", "debug, info, warn or error: the `least` that is logged")
 	return s
 }
 
