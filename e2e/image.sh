@@ -103,6 +103,7 @@ container=$(buildah from --pull-never weir)
 rootfs=$(buildah mount "$container")
 inside='mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec env -i "$(command -v chroot)" --userspec=65532:65532 "$0" /weir "$@"'
 contained() { unshare --mount sh -c "$inside" "$rootfs" "$@"; }
+: >"$work/weir.log"
 unshare --mount sh -c "$inside" "$rootfs" --listen 127.0.0.1:0 --admin 127.0.0.1:0 --upstream "http://$(cat "$work/upstream.addr")" 2>"$work/weir.log" &
 weir=$!
 started+=($weir)
