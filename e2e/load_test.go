@@ -61,6 +61,13 @@ func rush(t *testing.T, w *world, n int, path string) []*answer {
 	return answers
 }
 
+func settle(t *testing.T, w *world) {
+	t.Helper()
+	if err := w.settle(nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func bodies(answers []*answer) []string {
 	all := make([]string, len(answers))
 	for i, a := range answers {
@@ -116,6 +123,7 @@ func TestLoadExpiredPage(t *testing.T) {
 	w := crowd(t, "")
 	w.upstream.script("/expired", reply{status: 200, header: header("Cache-Control", "max-age=60", "Age", "70", "ETag", `"1"`), body: filler(2000)})
 	rush(t, w, 1, "/expired")
+	settle(t, w)
 	w.upstream.script("/expired", reply{status: 200, header: header("Cache-Control", "max-age=60"), body: filler(3000), delay: 500 * time.Millisecond})
 	answers := rush(t, w, 200, "/expired")
 	times(t, "200 clients, expired page, upstream 500 ms", answers)
@@ -129,6 +137,7 @@ func TestLoadStaleWhileRevalidate(t *testing.T) {
 	w := crowd(t, "")
 	w.upstream.script("/swr", reply{status: 200, header: header("Cache-Control", "max-age=60, stale-while-revalidate=600", "Age", "70"), body: filler(2000)})
 	rush(t, w, 2, "/swr")
+	settle(t, w)
 	w.upstream.script("/swr", reply{status: 200, header: header("Cache-Control", "max-age=60"), body: filler(3000), delay: 500 * time.Millisecond})
 	before, _ := asked(w, "/swr")
 
