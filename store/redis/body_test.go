@@ -234,6 +234,23 @@ func TestFullAfterStaging(t *testing.T) {
 	}
 }
 
+// TestEvictedWhileStaged: Redis was so full that a segment did not live to see the commit.
+func TestEvictedWhileStaged(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	l := b.lease(page("x"), "t1")
+	b.bulk.AddHook(after{name: "set", do: func() {
+		b.must(b.raw.Del(ctx, segmentName(b.of(page("x")), generationOf("t1"))+"0").Err())
+	}})
+	b.must(b.Commit(ctx, l, write(page("x"), answer(string(noise(2*mib, 1)), long))))
+	if got := b.segmentsOf(page("x")); len(got) != 0 {
+		t.Errorf("%d segments are left", len(got))
+	}
+	if got := b.taken(page("x"), want("t2")); got.Entry != nil || got.Lease == nil {
+		t.Errorf("taken = %+v, want a miss and the lease", got)
+	}
+}
+
 // after does something each time a command has been answered.
 type after struct {
 	name string

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -378,6 +379,35 @@ func TestOlderLeaseUndoesNothing(t *testing.T) {
 	b.must(b.raw.Del(ctx, b.of(v).lease).Err())
 	b.fails(b.Commit(ctx, older, write(v, answer("three", long))), store.ErrLost)
 	b.holds(v, "four")
+}
+
+// TestClockSetBack: leases stay in order, whatever Redis' clock does: here what lies there is from the future.
+func TestClockSetBack(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	ahead := uint64(time.Now().Add(time.Hour).UnixMicro())
+	n := b.of(page("x"))
+	for what, put := range map[string]func() error{
+		"an ended lease": func() error { return b.raw.Set(ctx, n.lease, fmt.Sprintf("E1|%d|%s|t0", ahead, filled()), long).Err() },
+		"a page's note":  func() error { return b.raw.Set(ctx, n.page, fmt.Sprintf("N1|0|%d|0", ahead), long).Err() },
+		"all pages'":     func() error { return b.raw.Set(ctx, n.all, fmt.Sprintf("N1|0|0|%d", ahead), long).Err() },
+	} {
+		b.must(b.raw.FlushDB(ctx).Err())
+		b.must(put())
+		l := b.lease(page("x"), "t1")
+		if l.Taken <= ahead {
+			t.Errorf("%s of %d: taken at %d", what, ahead, l.Taken)
+		}
+		b.must(b.Commit(ctx, l, write(page("x"), answer("one", -time.Second))))
+		if next := b.lease(page("x"), "t2"); next.Taken <= l.Taken {
+			t.Errorf("%s: taken at %d after %d", what, next.Taken, l.Taken)
+		}
+		p, err := b.Purge(ctx, policy.Selector{Page: page("x").Primary}, store.Hard)
+		b.must(err)
+		if e := b.taken(page("x"), look()).Entry; e != nil || p.Estimate != 1 {
+			t.Errorf("%s: purged %+v, and there is %+v", what, p, e)
+		}
+	}
 }
 
 // TestInvalidatedCopyStandsInForNothing: a remembered failure spares the upstream only where the copy may be served.
