@@ -43,13 +43,20 @@ type unmet struct {
 
 func (u unmet) Error() string { return u.why }
 
-// run tries all of them together, since most of the time they pause.
+// together is how many trials run at once. Most of the time they pause; but more than an upstream's slots and its queue
+// hold would be refused.
+const together = 200
+
+// run tries all of them.
 func (j *judge) run(trials []trial) map[string]verdict {
 	verdicts := make(map[string]verdict, len(trials))
 	var mu sync.Mutex
 	var running sync.WaitGroup
+	places := make(chan struct{}, together)
 	for _, t := range trials {
+		places <- struct{}{}
 		running.Go(func() {
+			defer func() { <-places }()
 			v := verdict{Kind: t.Kind, Outcome: pass}
 			if err := j.try(t); err != nil {
 				v.Outcome, v.Why = fail, err.Error()
