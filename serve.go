@@ -39,6 +39,7 @@ type replica struct {
 	handler   *proxy.Handler
 	traffic   *http.Server
 	admin     *http.Server
+	peers     net.Listener // nil: this replica talks to no other
 	leaving   atomic.Bool
 }
 
@@ -75,8 +76,10 @@ func (r *replica) furnish() (err error) {
 	if err != nil {
 		return err
 	}
+	settings := r.config.Proxy()
+	settings.Advertise = r.meetPeers()
 	r.handler = proxy.New(proxy.Options{
-		Policy: rules, Store: r.store, Upstreams: r.upstreams, Observer: r.telemetry, Config: r.config.Proxy(),
+		Policy: rules, Store: r.store, Upstreams: r.upstreams, Observer: r.telemetry, Config: settings,
 	})
 	r.telemetry.Watch(telemetry.Sources{Gauges: r.handler.Gauges, Upstreams: r.stats, Store: r.kept()})
 	r.traffic, r.admin = r.trafficServer(), r.adminServer()
@@ -101,6 +104,39 @@ func (r *replica) openStore() (store.Store, error) {
 		r.log.Warn("redis is away; this replica serves alone until it is back", "addresses", r.config.Store.Redis.Addresses, "fault", err.Error())
 	}
 	return s, nil
+}
+
+// meetPeers opens the peers' listener and says where the others reach it. Without it replicas wait for each other's
+// commits: slower, and just as right, so a fault here is a warning.
+func (r *replica) meetPeers() (advertise string) {
+	if !r.config.TalksToPeers() {
+		return ""
+	}
+	l, err := listen("peers.listen", r.config.Peers.Listen)
+	if err != nil {
+		r.log.Warn("this replica reads no other's running fills: choose another peers.listen, or off", "fault", err.Error())
+		return ""
+	}
+	r.peers = l
+	if r.config.Peers.Advertise != "" {
+		return r.config.Peers.Advertise
+	}
+	host, port, _ := net.SplitHostPort(l.Addr().String())
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = outward(r.config.Store.Redis.Addresses)
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// outward is this machine's address on the way to Redis; no packet is sent to find it.
+func outward(addresses []string) string {
+	for _, a := range addresses {
+		if conn, err := net.Dial("udp", a); err == nil {
+			defer conn.Close()
+			return conn.LocalAddr().(*net.UDPAddr).IP.String()
+		}
+	}
+	return "127.0.0.1" // a socket of this machine
 }
 
 // kept counts what the memory store holds; nil with another store.
@@ -195,6 +231,15 @@ func (r *replica) run() error {
 	g, ctx := errgroup.WithContext(context.Background())
 	g.Go(func() error { return serveOn(r.traffic, traffic) })
 	g.Go(func() error { return serveOn(r.admin, door) })
+	if r.peers != nil {
+		// It ends with the process: while this replica drains, others still read its fills.
+		relay := &http.Server{
+			Handler: http.HandlerFunc(r.handler.Relay), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 32 << 10,
+			ErrorLog: slog.NewLogLogger(r.log.Handler(), slog.LevelDebug),
+		}
+		go func() { _ = serveOn(relay, r.peers) }()
+		defer relay.Close()
+	}
 	g.Go(func() error { return r.obey(ctx, hup, term) })
 	return g.Wait()
 }

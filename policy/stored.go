@@ -85,6 +85,28 @@ func (s Stored) Lifetime() time.Duration { return s.FreshUntil.Sub(s.Arrived) }
 // AgeAt is the answer's age at a moment (RFC 9111 §4.2.3), never negative.
 func (s Stored) AgeAt(now time.Time) time.Duration { return s.Age + max(0, now.Sub(s.Arrived)) }
 
+// Shift is the same facts told by a clock that is d ahead (R18): replicas exchange moments by a common clock.
+func (s Stored) Shift(d time.Duration) Stored {
+	if d == 0 {
+		return s
+	}
+	move := func(t *time.Time) {
+		if !t.IsZero() {
+			*t = t.Add(d)
+		}
+	}
+	for _, t := range []*time.Time{
+		&s.Asked, &s.Arrived, &s.FreshUntil, &s.RefreshUntil, &s.RescueUntil, &s.Marked[0], &s.Marked[1],
+	} {
+		move(t)
+	}
+	s.Variants = append([]Variant(nil), s.Variants...)
+	for i := range s.Variants {
+		move(&s.Variants[i].Arrived)
+	}
+	return s
+}
+
 // Admission is policy's answer to what an upstream sent.
 type Admission struct {
 	Stored Stored

@@ -65,7 +65,7 @@ func (x *exchange) fromEntry(d policy.Decision) {
 func (x *exchange) fromFill(d policy.Decision) {
 	r := x.fill.Result()
 	x.report.Action = policy.Fetch
-	x.report.Stored = r.Admission.Keep > 0 && x.fill.Whole()
+	x.report.Stored = x.mine && r.Admission.Keep > 0 && x.fill.Whole()
 	if r.Admission.Reason != policy.None {
 		x.report.Detail = r.Admission.Reason
 	}

@@ -21,6 +21,7 @@ type Config struct {
 	Spool          int64          // bytes of bodies under way (R25)
 	MaxWaiting     int            // exchanges waiting for a fill (R25)
 	MaxBody        int64          // what is larger streams through and is not stored
+	Advertise      string         // where other replicas reach Relay; "": they do not
 }
 
 // Options is everything a Handler needs. There is no package state: two replicas fit in one process.
@@ -53,7 +54,7 @@ func New(o Options) *Handler {
 		store: o.Store, upstreams: o.Upstreams, observer: o.Observer, config: o.Config,
 		table: fill.NewTable(fill.Options{
 			Store: o.Store, Upstreams: o.Upstreams, Observe: o.Observer.Fill,
-			Spool: o.Config.Spool, MaxBody: o.Config.MaxBody, Refreshes: refreshesAtOnce,
+			Spool: o.Config.Spool, MaxBody: o.Config.MaxBody, Refreshes: refreshesAtOnce, Advertise: o.Config.Advertise,
 		}),
 	}
 	h.policy.Store(o.Policy)
@@ -71,6 +72,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer x.end()
 	x.run()
 }
+
+// Relay serves this replica's running fills to the others; it is for the peers' listener only.
+func (h *Handler) Relay(w http.ResponseWriter, r *http.Request) { h.table.Relay(w, r) }
 
 // Explain answers what would happen to a request, and why, without doing it.
 func (h *Handler) Explain(r *http.Request) (policy.Plan, policy.Decision, error) {

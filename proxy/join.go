@@ -150,15 +150,13 @@ func (x *exchange) board(t fill.Taken) *state {
 		x.reader = f.Asker()
 		return wait()
 	}
-	if !f.Remote() {
-		reader, ok := f.Board()
-		if !ok {
-			// Its first bytes are gone.
-			x.fill = nil
-			return x.tooLate(f)
-		}
-		x.reader = reader
+	reader, ok := f.Board()
+	if !ok {
+		// Its first bytes are gone.
+		x.fill = nil
+		return x.tooLate(f)
 	}
+	x.reader = reader
 	if x.h.waitingLocal.Load()+x.h.waitingRemote.Load() >= int64(x.h.config.MaxWaiting) {
 		x.fault = policy.Fault{Kind: policy.BrokenWait}
 		x.report.Detail = policy.WaitersFull
@@ -232,6 +230,7 @@ func (x *exchange) atHead() *state {
 	r := x.fill.Result()
 	switch {
 	case r.Outcome != nil:
+		x.over = r.Gone
 		return x.elsewhere(*r.Outcome)
 	case r.Fault != nil:
 		x.fault = *r.Fault
@@ -241,6 +240,11 @@ func (x *exchange) atHead() *state {
 	x.report.FwdStatus = r.Status
 	order := x.fill.Order(x.arrived)
 	order.Mine = x.mine
+	if x.fill.Remote() {
+		// Another replica's departure is told by its lease: it began after this exchange arrived when that has seen an
+		// earlier one end.
+		order.Later = x.awaited.seen
+	}
 	d := x.policy.May(x.plan, r.Admission, order, x.moment())
 	switch d.Action {
 	case policy.Serve, policy.ServeAndRefresh:

@@ -45,6 +45,9 @@ type Want struct {
 	At      time.Time
 	Class   policy.Class
 	Despite bool // a remembered failure does not stand in the way (R23)
+	// Over is the token of a holder that is known to be gone: the lease is taken from it. Should it live after all, its
+	// commit is refused.
+	Over string
 }
 
 // Taken is a look-up's whole answer, in one round trip.

@@ -22,6 +22,12 @@ type checker struct {
 func (c *Config) check(set places) Problems {
 	k := &checker{set: set}
 	k.listener("listen", c.Listen)
+	if c.Peers.Listen != "off" {
+		k.listener("peers.listen", c.Peers.Listen)
+	}
+	if c.Peers.Advertise != "" {
+		k.listener("peers.advertise", c.Peers.Advertise)
+	}
 	k.room("admin", reflect.TypeOf(c.Admin), c.Admin.Validate())
 	if c.Drain.LameDuck > c.Drain.Timeout {
 		k.complain("drain.lame_duck", "is part of drain.timeout (%s) and cannot be longer", formatDuration(c.Drain.Timeout))

@@ -20,6 +20,7 @@ import (
 type Config struct {
 	Listen         string            `mapstructure:"listen"`
 	Admin          admin.Config      `mapstructure:"admin"`
+	Peers          Peers             `mapstructure:"peers"`
 	TrustedProxies []netip.Prefix    `mapstructure:"trusted_proxies"`
 	Drain          Drain             `mapstructure:"drain"`
 	Memory         Memory            `mapstructure:"memory"`
@@ -28,6 +29,12 @@ type Config struct {
 	Cache          policy.Cache      `mapstructure:"cache"` // what routes inherit
 	Routes         []policy.Route    `mapstructure:"routes"`
 	Telemetry      telemetry.Config  `mapstructure:"telemetry"`
+}
+
+// Peers says where replicas that share a Redis read each other's running fills.
+type Peers struct {
+	Listen    string `mapstructure:"listen"`    // or off
+	Advertise string `mapstructure:"advertise"` // host:port under which the others reach Listen; "": found out
 }
 
 // Drain says how a replica leaves (R32).
@@ -88,6 +95,9 @@ func (c *Config) Proxy() proxy.Config {
 
 // MemoryStore is the memory store's part.
 func (c *Config) MemoryStore() memory.Config { return memory.Config{MaxSize: int64(c.Store.MaxSize)} }
+
+// TalksToPeers: there may be others, and this replica lets them read what it is filling.
+func (c *Config) TalksToPeers() bool { return c.Store.Kind == "redis" && c.Peers.Listen != "off" }
 
 // Required: without its store this replica does not want traffic.
 func (c *Config) Required() bool { return c.Store.Kind == "redis" && c.Store.Redis.Required }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,8 +22,9 @@ type Ask struct {
 	Arrived uint64       // its place in the table's order of arrivals and departures (R3)
 	Prior   *store.Entry // what it has found under the plan's key; nil: nothing
 	Why     Why
-	Look    bool // only look, and find out who fills: no lease is wanted
-	Despite bool // a remembered failure does not stand in the way (R23)
+	Look    bool   // only look, and find out who fills: no lease is wanted
+	Despite bool   // a remembered failure does not stand in the way (R23)
+	Over    string // the token of a holder that is gone: the lease is taken from it
 	// Awaited is the Leased of what a lease that the exchange waited for has brought; 0: it waited for none.
 	// Later: that lease began after the exchange arrived (R3).
 	Awaited uint64
@@ -39,6 +41,7 @@ type Result struct {
 	Fault     *policy.Fault  // the upstream failed; with a Response when it sent an error of its own
 	Entry     *store.Entry   // a 304 confirmed this
 	Outcome   *store.Outcome // another replica's fill ended so
+	Gone      string         // with Outcome Lapsed: the token of a holder whose connection broke
 	Err       error
 }
 
@@ -67,6 +70,7 @@ type Fill struct {
 
 	interim chan Interim
 	head    chan struct{}
+	heading sync.Once // of a relay: who comes first, the holder's head or the end of its lease
 	done    chan struct{}
 	result  Result
 
@@ -122,7 +126,7 @@ func (f *Fill) run() {
 	defer f.over()
 	first := step(enter)
 	if f.held != nil {
-		first = await
+		first = relay
 	}
 	if f.lease != nil {
 		go f.renew()
@@ -149,6 +153,7 @@ func (f *Fill) over() {
 	}
 	f.spool.End(errLapsed)
 	f.table.remove(f)
+	f.table.forget(f)
 	close(f.done)
 	f.cancel(nil)
 	if f.limit != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,8 @@ type Options struct {
 	Spool     int64        // bytes of bodies under way (R25)
 	MaxBody   int64        // what is larger is not stored
 	Refreshes int64        // fills with nobody waiting, at once
+	// Advertise is where other replicas reach this one's Relay; "": they do not, and this one asks no other.
+	Advertise string
 }
 
 // Table holds the fills that run in this process.
@@ -38,8 +41,11 @@ type Table struct {
 	flights singleflight.Group
 	running sync.WaitGroup
 
-	mu    sync.Mutex
-	fills map[string]*Fill
+	mu     sync.Mutex
+	fills  map[string]*Fill
+	leased map[string]*Fill // by token: what other replicas may ask for
+
+	peers *http.Client
 
 	refreshes refreshes
 }
@@ -49,7 +55,8 @@ func NewTable(o Options) *Table {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Table{
 		options: o, budget: NewBudget(o.Spool), ctx: ctx, stop: stop,
-		fills: map[string]*Fill{}, refreshes: refreshes{most: o.Refreshes},
+		fills: map[string]*Fill{}, leased: map[string]*Fill{}, refreshes: refreshes{most: o.Refreshes},
+		peers: peers(),
 	}
 }
 
@@ -158,7 +165,7 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 
 // want is a take's argument. Something fresh that does not do is asked for again only if nobody has refilled meanwhile.
 func (t *Table) want(ask Ask) store.Want {
-	w := store.Want{Token: t.token(), TTL: leaseTTL, At: time.Now(), Despite: ask.Despite}
+	w := store.Want{Token: t.token(), TTL: leaseTTL, Holder: t.options.Advertise, At: time.Now(), Despite: ask.Despite, Over: ask.Over}
 	if p := ask.Prior; p != nil && p.FreshUntil.After(w.At) {
 		w.At = p.FreshUntil
 	}
@@ -236,11 +243,14 @@ func (t *Table) start(f *Fill) *Fill {
 	if f.ask.Why.waited() && f.held == nil {
 		f.asker, _ = f.spool.Join()
 	}
+	t.mu.Lock()
 	if f.name != "" {
-		t.mu.Lock()
 		t.fills[f.name] = f
-		t.mu.Unlock()
 	}
+	if f.lease != nil {
+		t.leased[f.lease.Token] = f
+	}
+	t.mu.Unlock()
 	t.running.Add(1)
 	go f.run()
 	return f
@@ -302,3 +312,15 @@ func (t *Table) Drain(ctx context.Context) error {
 }
 
 func (t *Table) token() string { return rand.Text() }
+
+// Readers is how many read, or wait to read, the bodies under way.
+func (t *Table) Readers() (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range t.fills {
+		f.spool.mu.Lock()
+		n += len(f.spool.readers)
+		f.spool.mu.Unlock()
+	}
+	return n
+}

@@ -16,20 +16,6 @@ import (
 	"weir/store"
 )
 
-// await is the whole life of a fill that another replica runs: it ends when the holder's does.
-func await(f *Fill) step {
-	out, err := f.table.options.Store.Await(f.ctx, f.held.Key, f.held.Token)
-	if err != nil {
-		f.report.StoreFault, f.report.Err = "await", err
-		out = store.Outcome{End: store.Lapsed}
-	}
-	out.Taken = f.held.Taken
-	f.report.End = Awaited
-	f.spool.End(nil)
-	f.publish(Result{Outcome: &out})
-	return nil
-}
-
 func enter(f *Fill) step {
 	began := time.Now()
 	slot, err := f.up.Enter(f.ctx, f.class())

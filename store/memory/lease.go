@@ -46,7 +46,10 @@ func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (stor
 		return store.Taken{Entry: e}, nil
 	}
 	if sl := sh.slot(key); sl != nil && sl.lease != nil && !sl.lease.ended {
-		return held(e, sl.lease, want), nil
+		if want.TTL <= 0 || want.Over == "" || want.Over != sl.lease.Token {
+			return held(e, sl.lease, want), nil
+		}
+		sl.lease.revoke(now)
 	}
 	if want.TTL <= 0 {
 		return store.Taken{Entry: e}, nil

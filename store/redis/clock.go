@@ -52,28 +52,7 @@ func (c *clock) micros(t time.Time) int64 {
 func (c *clock) local(micros int64) time.Time { return time.UnixMicro(micros).Add(-c.difference()) }
 
 // toStore is s with its absolute times in store time.
-func (c *clock) toStore(s policy.Stored) policy.Stored { return shift(s, c.difference()) }
+func (c *clock) toStore(s policy.Stored) policy.Stored { return s.Shift(c.difference()) }
 
 // toLocal is s, read from the store, with its absolute times in local time.
-func (c *clock) toLocal(s policy.Stored) policy.Stored { return shift(s, -c.difference()) }
-
-func shift(s policy.Stored, d time.Duration) policy.Stored {
-	if d == 0 {
-		return s
-	}
-	move := func(t *time.Time) {
-		if !t.IsZero() {
-			*t = t.Add(d)
-		}
-	}
-	for _, t := range []*time.Time{
-		&s.Asked, &s.Arrived, &s.FreshUntil, &s.RefreshUntil, &s.RescueUntil, &s.Marked[0], &s.Marked[1],
-	} {
-		move(t)
-	}
-	s.Variants = append([]policy.Variant(nil), s.Variants...)
-	for i := range s.Variants {
-		move(&s.Variants[i].Arrived)
-	}
-	return s
-}
+func (c *clock) toLocal(s policy.Stored) policy.Stored { return s.Shift(-c.difference()) }

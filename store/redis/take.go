@@ -41,7 +41,7 @@ func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (stor
 func (s *Store) take(ctx context.Context, key policy.Key, want store.Want, broken string) (store.Taken, string, error) {
 	n := s.of(key)
 	r, err := s.run(ctx, s.steps.take, []string{n.head, n.lease, n.page, n.all, n.fail},
-		want.Token, want.Holder, millis(want.TTL), s.clock.micros(want.At), int(want.Class), want.Despite, broken)
+		want.Token, want.Holder, millis(want.TTL), s.clock.micros(want.At), int(want.Class), want.Despite, broken, want.Over)
 	if err != nil {
 		return store.Taken{}, "", err
 	}

@@ -31,6 +31,26 @@ func leaseChecks() []check {
 				c.Errorf("held by %+v, want the first: %+v", h, l)
 			}
 		}},
+		{"a lease is taken over from a holder that is gone, and should it live it writes nothing", func(c *bench) {
+			dead := c.lease(c.a, page("x"), want("t1"))
+			w := want("t2")
+			w.Over = "somebody else"
+			if got := c.take(c.b, page("x"), w); got.Lease != nil || got.HeldBy == nil {
+				c.Fatalf("taken over from a holder that was not named: %+v", got)
+			}
+			waiter := c.await(c.b, page("x"), "t1")
+			w.Over = "t1"
+			heir := c.lease(c.b, page("x"), w)
+			if heir.Taken <= dead.Taken {
+				c.Errorf("taken at %d, after %d", heir.Taken, dead.Taken)
+			}
+			c.learns(waiter, store.Lapsed)
+			if err := c.a.Commit(c.ctx, dead, write(page("x"), answer("dead", long))); !errors.Is(err, store.ErrLost) {
+				c.Errorf("the former holder's commit: %v", err)
+			}
+			c.commit(c.b, heir, write(page("x"), answer("heir", long)))
+			c.holds(page("x"), "heir")
+		}},
 		{"variants of a page have leases of their own", func(c *bench) {
 			c.lease(c.a, page("x"), want("t1"))
 			c.lease(c.b, variant("x", "v"), want("t2"))

@@ -1,6 +1,7 @@
 -- Answers the entry; grants the lease, or says who holds it, or which failure is remembered.
 -- KEYS: head lease page-note all-note failure
 -- ARGV: token holder ttl(ms; 0: look only) at(µs) class despite(0|1) broken(SHA-1 of a head the client could not use)
+--   over(token of a holder that is gone)
 local token, holder, ttl, at, class = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local now = clock()
 local got = read()
@@ -36,6 +37,9 @@ if held and held.token == token then -- asked again
 end
 if enough then
   return reply
+end
+if held and held.token == ARGV[8] then -- its holder is gone; should it live, its commit finds another token
+  taken, held, reply[6] = math.max(taken, held.taken + 1), nil, false
 end
 if held then
   join(KEYS[2], held, class)
