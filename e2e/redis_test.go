@@ -63,8 +63,14 @@ func TestLineIsWholeAndCut(t *testing.T) {
 		t.Fatal("a whole line does not carry", err)
 	}
 	l.set(cut)
-	if heard(t, conn, "two", 5*time.Second) == nil || heard(t, dial(t, l), "two", 5*time.Second) == nil {
+	if heard(t, conn, "two", 5*time.Second) == nil {
 		t.Error("a cut line carries")
+	}
+	if fresh, err := net.Dial("tcp", l.address()); err == nil { // the reset may come as early as that
+		defer fresh.Close()
+		if heard(t, fresh, "two", 5*time.Second) == nil {
+			t.Error("a cut line takes new connections")
+		}
 	}
 	l.set(whole)
 	if err := heard(t, dial(t, l), "three", 5*time.Second); err != nil {
