@@ -476,7 +476,7 @@ func TestReadOnlyRedis(t *testing.T) {
 	ctx := t.Context()
 	b.seed(page("x"), "one", -time.Second)
 	l := b.lease(page("y"), "t1")
-	b.must(b.raw.SlaveOf(ctx, "127.0.0.1", "1").Err()) // of a master that does not exist
+	b.must(b.raw.ReplicaOf(ctx, "127.0.0.1", "1").Err()) // of a master that does not exist
 	got, err := b.Take(ctx, page("x"), want("t2"))
 	b.fails(err, store.ErrReadOnly)
 	if got.Entry == nil {
