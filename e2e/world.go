@@ -90,6 +90,7 @@ func (w *world) config(name string) string {
 listen: 127.0.0.1:0
 admin: { listen: 127.0.0.1:0 }
 drain: { lame_duck: 0s, timeout: 10s }
+peers: { listen: "127.0.0.1:0" }
 upstreams: [{ name: upstream, url: "$UPSTREAM" }]
 routes: [{ name: all, match: { path: /* }, upstream: upstream }]
 `

@@ -73,7 +73,7 @@ func (x *exchange) fromFill(d policy.Decision) {
 	if x.mine {
 		replace(h, r.Response.Header)
 		policy.StripHop(h)
-		for name := range r.Trailer {
+		for _, name := range r.Trailer {
 			h.Add("Trailer", name)
 		}
 	} else {
@@ -81,10 +81,8 @@ func (x *exchange) fromFill(d policy.Decision) {
 		h.Set("Age", strconv.FormatInt(int64(max(d.Age, 0)/time.Second), 10))
 	}
 	x.send(content{status: r.Response.Status, stored: r.Admission.Stored, size: r.Length, body: fillSource{x}})
-	if x.mine && !x.report.Aborted {
-		for name, values := range r.Trailer {
-			h[name] = values
-		}
+	if x.mine && len(r.Trailer) > 0 && x.r.Method != "HEAD" && x.report.Status == r.Response.Status {
+		replace(h, x.fill.Trailer())
 	}
 }
 

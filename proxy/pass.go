@@ -64,7 +64,8 @@ func (x *exchange) passed(res *http.Response) error {
 	res.Header.Add("Via", "1.1 weir")
 	x.report.Status = res.StatusCode
 	x.cacheStatus(res.Header)
-	if !upstream.Endless(res) && res.Body != http.NoBody {
+	// Trailers come with the body's end, and are read where the body is: that one is not taken ahead.
+	if !upstream.Endless(res) && res.Body != http.NoBody && len(res.Trailer) == 0 {
 		up := x.h.upstreams[x.plan.Route.Upstream]
 		res.Body = x.h.table.ReadAhead(res.Body, up.Config().IdleTimeout)
 	}
@@ -90,9 +91,8 @@ func (x *exchange) notPassed(_ http.ResponseWriter, _ *http.Request, err error) 
 		panic(http.ErrAbortHandler)
 	}
 	x.fault = upstream.FaultOf(err)
-	x.report.Detail = policy.FaultReason(x.fault)
-	x.report.Action = policy.Refuse
-	x.problem(x.report.Detail, 0)
+	x.report.Action, x.report.Reason = policy.Refuse, policy.FaultReason(x.fault)
+	x.problem(x.report.Reason, 0)
 }
 
 // cutField takes "Name: value" apart.

@@ -37,7 +37,7 @@ type Result struct {
 	Response  policy.Response // with the asker's head; Admission.Shared is everybody's
 	Admission policy.Admission
 	Length    int64          // of the body; -1: unknown
-	Trailer   http.Header    // of the asker's answer; filled in when the body has ended
+	Trailer   []string       // the names of the asker's trailers
 	Fault     *policy.Fault  // the upstream failed; with a Response when it sent an error of its own
 	Entry     *store.Entry   // a 304 confirmed this
 	Outcome   *store.Outcome // another replica's fill ended so
@@ -74,7 +74,8 @@ type Fill struct {
 	done    chan struct{}
 	result  Result
 
-	gap     bool // the request asks for the bytes that a stored part lacks
+	trailer http.Header // complete when the spool has ended
+	gap     bool        // the request asks for the bytes that a stored part lacks
 	slot    *upstream.Slot
 	res     *http.Response
 	endless bool // a stream of events: no time limit
@@ -115,6 +116,9 @@ func (f *Fill) Range() string {
 	}
 	return f.ask.Plan.Request.Header.Get("Range")
 }
+
+// Trailer is what followed the body; it is the asker's, and not to be read before the body's end.
+func (f *Fill) Trailer() http.Header { return f.trailer }
 
 // Whole reports whether the body can still be stored.
 func (f *Fill) Whole() bool { return f.spool.Whole() }

@@ -85,6 +85,7 @@ func (f *Fill) learn(out store.Outcome, gone string) (first bool) {
 		first = true
 		f.cancel(nil)
 		f.spool.End(nil)
+		f.table.remove(f) // before anybody looks again, and would find it
 		f.publish(Result{Outcome: &out, Gone: gone})
 	})
 	return first

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
+	"slices"
 	"time"
 
 	"weir/policy"
@@ -218,7 +220,7 @@ func (f *Fill) answer(res policy.Response) step {
 		// Trailers are the asker's; what never ends is nobody else's (R6).
 		adm.Keep, adm.Private, adm.Reason = 0, true, policy.StreamType
 	}
-	r := Result{Response: res, Admission: adm, Length: f.res.ContentLength, Trailer: f.res.Trailer}
+	r := Result{Response: res, Admission: adm, Length: f.res.ContentLength, Trailer: slices.Collect(maps.Keys(f.res.Trailer))}
 	if fault, failed := upstream.FaultOfStatus(f.res, res.Arrived); failed && adm.Keep == 0 {
 		r.Fault = &fault
 	}
@@ -288,6 +290,7 @@ func stream(f *Fill) step {
 		return f.fail(fmt.Errorf("body: %w", err), fault)
 	}
 	f.slot.Leave()
+	f.trailer = f.res.Trailer // before the end that readers see
 	f.spool.End(nil)
 	if f.result.Admission.Keep == 0 {
 		if f.report.End == "" {
