@@ -15,6 +15,7 @@ const (
 	BadStatus                          // a 5xx, or a status the route counts as one
 	Busy                               // not the upstream's doing: our queue to it is full
 	BrokenWait                         // not the upstream's doing: the wait ended without an answer
+	Slow                               // it takes longer than soft_timeout; the fetch goes on
 )
 
 // Fault is an upstream's failure, the input of Rescue.
@@ -32,7 +33,11 @@ func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision 
 		return refuse
 	}
 	if stored.RescueUntil.After(at.Now) && (len(plan.Particular) == 0 || stored.RescueStated) || plan.acceptsRescue(stored, at) {
-		return Decision{Action: Serve, Reason: StaleIfError, Age: stored.AgeAt(at.Now)}
+		d := Decision{Action: Serve, Reason: StaleIfError, Age: stored.AgeAt(at.Now)}
+		if f.Kind == Slow {
+			d.Reason = SoftTimeout
+		}
+		return d
 	}
 	// must-revalidate: an error of ours, 504 (RFC 9111 §5.2.2.2), unless the upstream sent one of its own.
 	if stored.NoStale && f.Kind != BadStatus {

@@ -239,6 +239,37 @@ func TestStaleIfErrorAndRememberedFailure(t *testing.T) {
 	})
 }
 
+// An upstream that takes longer than soft_timeout has its stale copy served; the fetch goes on and is stored.
+func TestSoftTimeout(t *testing.T) {
+	inWorld(t, setup{cache: func(c *policy.Cache) { c.SoftTimeout = 500 * time.Millisecond }}, func(w *world) {
+		w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60"), after(2*time.Second, respond(200, "Cache-Control: max-age=60")),
+			respond(200, "Cache-Control: max-age=60, must-revalidate"), after(2*time.Second, respond(200, "Cache-Control: max-age=60"))))
+		cold := w.get("/p")
+		w.want("cold", cold, 200, "v1", "stored")
+		time.Sleep(61 * time.Second)
+		var clients []<-chan result
+		for range 5 {
+			clients = append(clients, w.client(0, "GET", "/p"))
+		}
+		for _, c := range clients {
+			r := <-c
+			w.want("slow", r, 200, "v1", "weir; fwd=stale; detail=soft-timeout")
+			if r.took != 500*time.Millisecond {
+				t.Errorf("took %v", r.took)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		w.want("stored meanwhile", w.get("/p"), 200, "v2", "hit")
+		time.Sleep(61 * time.Second)
+		w.want("quick enough", w.get("/p"), 200, "v3", "stored")
+		time.Sleep(61 * time.Second)
+		if r := w.get("/p"); r.Body.String() != "v4" || r.took != 2*time.Second {
+			t.Errorf("must-revalidate: %q after %v", r.Body, r.took)
+		}
+		w.asked("/p", 4)
+	})
+}
+
 func TestErrorWithoutCopyGoesToItsAsker(t *testing.T) {
 	inWorld(t, setup{}, func(w *world) {
 		w.up.on("/p", respond(500))

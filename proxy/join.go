@@ -192,6 +192,8 @@ func wait() *state {
 			defer timer.Stop()
 			limit = timer.C
 		}
+		soft, stop := x.softTimeout()
+		defer stop()
 		var interim <-chan fill.Interim
 		if x.mine {
 			interim = x.fill.Interim()
@@ -206,11 +208,36 @@ func wait() *state {
 			case <-x.r.Context().Done():
 				x.gone()
 				return nil
+			case <-soft:
+				if s := x.tooSlow(); s != nil {
+					return s
+				}
+				soft = nil
 			case <-limit:
 				return x.waited(policy.WaitTimeout)
 			}
 		}
 	}}
+}
+
+// softTimeout goes off when a stale answer is due, if the route has such a time and there is something stale.
+func (x *exchange) softTimeout() (soft <-chan time.Time, stop func()) {
+	most := x.plan.Route.Cache.SoftTimeout
+	if most <= 0 || x.entry == nil {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(most)
+	return timer.C, func() { timer.Stop() }
+}
+
+// tooSlow answers stale where a failed upstream would be stood in for; the fetch goes on, and what it brings is kept.
+func (x *exchange) tooSlow() *state {
+	d := x.policy.Rescue(x.plan, &x.entry.Stored, policy.Fault{Kind: policy.Slow}, x.moment())
+	if d.Action != policy.Serve {
+		return nil
+	}
+	x.leave()
+	return deliver(d)
 }
 
 // passOn hands on the 1xx answers that came just before the head.

@@ -52,7 +52,7 @@ func (r *Report) detail() policy.Reason {
 	case r.Detail != policy.None:
 		return r.Detail
 	case r.Action == policy.Refuse, r.Reason.Forward() == "miss", r.Reason == policy.StaleRefresh, r.Reason == policy.EarlyRefresh,
-		r.Reason == policy.StaleAllowed:
+		r.Reason == policy.StaleAllowed, r.Reason == policy.SoftTimeout:
 		return r.Reason
 	case r.StoreFault != "":
 		return policy.StoreUnavailable

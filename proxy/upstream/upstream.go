@@ -23,11 +23,11 @@ type Upstream struct {
 
 // Stats is what an upstream has been asked so far, and what is under way.
 type Stats struct {
-	Requests uint64 // sent, retries included
-	Failures uint64
-	Running  int64 // slots taken
-	Queued   int64
-	Streams  int64 // upgrades and event streams
+	Requests uint64 `json:"requests"` // sent, retries included
+	Failures uint64 `json:"failures"`
+	Running  int64  `json:"running"` // slots taken
+	Queued   int64  `json:"queued"`
+	Streams  int64  `json:"streams"` // upgrades and event streams
 }
 
 // idleConnections close before most servers close theirs, so that a request rarely meets a closing connection (R29).
