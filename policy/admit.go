@@ -34,6 +34,36 @@ func (p *Policy) Admit(plan Plan, prior *Stored, res Response, at Moment) Admiss
 	return b.adm
 }
 
+// AdmitPosted is Admit for an answer to POST. One that is, as its Content-Location says, what lies by now at the very
+// URI it was posted to, and that states how long, is kept for GETs (RFC 9110 §9.3.3). The plan returned is a GET's.
+func (p *Policy) AdmitPosted(plan Plan, res Response, at Moment) (Plan, Admission) {
+	req := plan.Request
+	req.Method, req.HasBody = http.MethodGet, false
+	get := p.Plan(req)
+	if plan.Request.Method != http.MethodPost || res.Status != http.StatusOK || get.Action != Lookup ||
+		get.Route.Upstream != plan.Route.Upstream || !get.liesAt(res.Header["Content-Location"]) {
+		return get, Admission{Reason: MethodUnstored}
+	}
+	d := get.rule.directives(res.Header)
+	if lifetime, _ := d.statedLifetime(res, dateValue(res)); lifetime <= 0 {
+		return get, Admission{Reason: NoLifetime}
+	}
+	return get, p.Admit(get, nil, res, at)
+}
+
+// liesAt reports whether a Content-Location is the plan's own URI, as the key has it (RFC 9110 §8.7).
+func (p *Plan) liesAt(lines []string) bool {
+	if len(lines) != 1 {
+		return false
+	}
+	u := p.Request.sibling(lines[0])
+	if u == nil {
+		return false
+	}
+	_, target := p.rule.target(u)
+	return target == p.Target
+}
+
 // describe notes the facts, whether the answer will be kept or not: May needs them of one that is only shared.
 func (b *brought) describe() {
 	b.adm.Shared = b.shared()
@@ -42,7 +72,7 @@ func (b *brought) describe() {
 	s.Header = b.adm.Shared
 	s.Age = initialAge(b.res, dateValue(b.res))
 	s.Audience = b.audience()
-	s.Tags = tagsOf(b.res.Header, b.rule.Cache.Tags.Header)
+	s.Tags = append(tagsOf(b.res.Header, b.rule.Cache.Tags.Header), b.plan.groupTags(b.res.Header["Cache-Groups"])...)
 	s.Alone = b.d.bareNoCache() && b.term.by != forced
 	s.Immutable = b.d.Immutable
 	s.NoStale = b.forbidsStale() || b.d.SMaxAge >= 0 || b.isMadeForOne()
@@ -77,7 +107,7 @@ func (b *brought) shared() http.Header {
 		delete(h, "Set-Cookie")
 		delete(h, "Set-Cookie2")
 	}
-	if _, ok := ParseDate(h.Get("Date"), b.res.Arrived); !ok {
+	if _, ok := ownDate(b.res); !ok {
 		h.Set("Date", b.res.Arrived.UTC().Format(http.TimeFormat)) // RFC 9110 §6.6.1
 	}
 	return h

@@ -52,6 +52,14 @@ func TestADateThatIsOneIsKept(t *testing.T) {
 	}
 }
 
+func TestOfTwoDatesNeitherIsKept(t *testing.T) {
+	dates := []string{epoch().Add(-time.Hour).Format(http.TimeFormat), epoch().Add(-time.Minute).Format(http.TimeFormat)}
+	adm := admitted(t, nil, Response{Header: http.Header{"Date": dates}})
+	if got := adm.Shared["Date"]; !slices.Equal(got, []string{epoch().Format(http.TimeFormat)}) {
+		t.Errorf("Date %q, want the arrival alone", got)
+	}
+}
+
 func TestStripTakesTheCookieFromOthersOnly(t *testing.T) {
 	own := http.Header{"Cache-Control": {"max-age=60"}, "Set-Cookie": {"sid=1"}}
 	adm := admitted(t, func(r *Route) { r.Cache.SetCookie = "strip" }, Response{Header: own})
@@ -87,4 +95,20 @@ func TestTheCostIsSmoothed(t *testing.T) {
 	if first.Cost != 8*time.Second || second.Cost != 6*time.Second {
 		t.Errorf("cost %v, then %v; want 8s, then 6s", first.Cost, second.Cost)
 	}
+}
+
+// TestAdmitPosted holds the table of the answers to POST that are kept for GET: under which key, and for how long.
+func TestAdmitPosted(t *testing.T) {
+	eachScene(t, "posted.txt", func(t *testing.T, s scene) string {
+		p := s.policy(t)
+		up, _ := s.subject("upstream")
+		plan, adm := p.AdmitPosted(p.Plan(s.request(t)), answer(t, up), Moment{Now: epoch()})
+		if adm.Keep == 0 {
+			return adm.text()
+		}
+		if plan.Request.Method != http.MethodGet || plan.Action != Lookup || adm.Key.Primary != plan.Page.Primary {
+			t.Errorf("the plan is no GET's of the page: %+v", plan)
+		}
+		return adm.Key.Primary + " " + adm.text()
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // Problem is one thing wrong with a Config.
@@ -45,6 +46,8 @@ func check(c Config) []error {
 			k.add("upstream", "no upstream is defined: write one under upstreams")
 		case !slices.Contains(c.Upstreams, r.Upstream):
 			k.add("upstream", "%q is not defined: name one of %s", r.Upstream, strings.Join(c.Upstreams, ", "))
+		case strings.ContainsFunc(r.Upstream, unfitName):
+			k.add("upstream", "%q: an upstream's name has no blanks and no control characters", r.Upstream)
 		}
 		k.match(r.Match)
 		k.fields(r)
@@ -58,12 +61,15 @@ func check(c Config) []error {
 	return problems
 }
 
+// unfitName: keys begin with the upstream's name, and a blank ends it.
+func unfitName(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+
 func (c *checker) match(m Match) {
 	host, port := splitHost(lower(strings.TrimPrefix(m.Host, "*.")))
 	if m.Host != "" && m.Host != "*" && (host == "" || !fitHost(host) || strings.Trim(port, "0123456789") != "") {
 		c.add("match.host", "%q is no host: write example.com, *.example.com, or either with :port", m.Host)
 	}
-	if path := strings.TrimSuffix(m.Path, "*"); m.Path != "" && m.Path != "*" && (!strings.HasPrefix(path, "/") || strings.Contains(path, "*")) {
+	if path := strings.TrimSuffix(m.Path, "*"); m.Path != "" && m.Path != "*" && (!strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*?#")) {
 		c.add("match.path", "%q is no path: write /page, or a prefix with a star at its end, /catalogue/*", m.Path)
 	}
 	for _, method := range m.Methods {
@@ -100,8 +106,11 @@ func (c *checker) key(k Cache) {
 	c.patterns("cache.key.query.only", k.Key.Query.Only)
 	ignored := canonical(k.Ignore.Headers)
 	for _, name := range canonical(k.Key.Headers) {
-		if slices.Contains(ignored, name) {
+		switch {
+		case slices.Contains(ignored, name):
 			c.add("cache.ignore.headers", "%s is in key.headers too: it cannot count and not count; drop it from one", name)
+		case isHop(name) || isClientsOwn(name):
+			c.add("cache.key.headers", "%s is not sent upstream by what fills the cache: no answer depends on it; drop it", name)
 		}
 	}
 	for _, name := range k.Key.Cookies {

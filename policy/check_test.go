@@ -13,12 +13,17 @@ func TestNewNamesEveryProblem(t *testing.T) {
 		want   string
 	}{
 		{func(r *Route) { r.Name = "" }, `route "": name: is missing`},
-		{func(r *Route) { r.Upstream = "apy" }, `route "x": upstream: "apy" is not defined: name one of api, img`},
+		{func(r *Route) { r.Upstream = "apy" }, `route "x": upstream: "apy" is not defined: name one of api, img,`},
 		{func(r *Route) { r.Match.Host = "*.*.com" }, `route "x": match.host: "*.*.com" is no host: write example.com, *.example.com`},
 		{func(r *Route) { r.Match.Host = "http://a" }, `match.host`},
 		{func(r *Route) { r.Match.Host = "a.test:http" }, `match.host`},
 		{func(r *Route) { r.Match.Path = "catalogue" }, `match.path: "catalogue" is no path: write /page`},
 		{func(r *Route) { r.Match.Path = "/a*b" }, `match.path`},
+		{func(r *Route) { r.Match.Path = "/a?b=1" }, `match.path`},
+		{func(r *Route) { r.Upstream = "two words" }, `upstream: "two words": an upstream's name has no blanks`},
+		{func(r *Route) { r.Upstream = "a\x00" }, `upstream: "a\x00"`},
+		{func(r *Route) { r.Cache.Key.Headers = []string{"Range"} }, `cache.key.headers: Range is not sent upstream`},
+		{func(r *Route) { r.Cache.Key.Headers = []string{"te"} }, `cache.key.headers: Te`},
 		{func(r *Route) { r.Match.Methods = []string{"get"} }, `match.methods: "get" is no method: they are in capitals`},
 		{func(r *Route) { r.Bypass.Headers = []string{"a b"} }, `bypass.headers: "a b" is no field name`},
 		{func(r *Route) { r.Headers.Set = []string{"X-A 1"} }, `headers.set: "X-A 1" is no field: write Name: value`},
@@ -56,7 +61,7 @@ func TestNewNamesEveryProblem(t *testing.T) {
 		good := Route{Name: "good", Upstream: "api"}
 		bad := Route{Name: "x", Upstream: "img"}
 		c.change(&bad)
-		_, err := New(Config{Routes: []Route{good, bad}, Upstreams: []string{"api", "img"}})
+		_, err := New(Config{Routes: []Route{good, bad}, Upstreams: []string{"api", "img", "two words", "a\x00"}})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "\n") > 0 {
 			t.Errorf("want %s\n got %v", c.want, err)
 		}

@@ -57,12 +57,19 @@ func ageValue(h http.Header) time.Duration {
 
 // dateValue is when the answer was made: its Date, else its arrival (RFC 9110 §6.6.1).
 func dateValue(res Response) time.Time {
-	if lines := res.Header["Date"]; len(lines) == 1 {
-		if date, ok := ParseDate(lines[0], res.Arrived); ok {
-			return date
-		}
+	if date, ok := ownDate(res); ok {
+		return date
 	}
 	return res.Arrived.Truncate(time.Second)
+}
+
+// ownDate is the one Date that the answer has; two of them tell nothing.
+func ownDate(res Response) (time.Time, bool) {
+	lines := res.Header["Date"]
+	if len(lines) != 1 {
+		return time.Time{}, false
+	}
+	return ParseDate(lines[0], res.Arrived)
 }
 
 // statedLifetime is the response's own word (RFC 9111 §4.2.1). An Expires that is no date, or stands twice, has passed.
@@ -122,6 +129,8 @@ func (r *rule) term(plan *Plan, res Response, d *responseDirectives, dice float6
 		return term{negative, ours}
 	case c.TTL > 0 && takesTTL(res.Status):
 		return term{jittered(c.TTL), ours}
+	case !c.Heuristic:
+		return term{}
 	}
 	if guess := heuristic(res, d, date); guess > 0 {
 		return term{jittered(guess) - age, ours}

@@ -16,13 +16,24 @@ func StripHop(h http.Header) {
 		}
 	}
 	trailers := containsFold(members(h["Te"]), "trailers")
-	for _, name := range [...]string{"Connection", "Proxy-Connection", "Keep-Alive", "Te", "Transfer-Encoding", "Upgrade",
-		"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization"} {
-		delete(h, name)
+	for name := range h {
+		if isHop(name) {
+			delete(h, name)
+		}
 	}
 	if trailers {
 		h["Te"] = []string{"trailers"}
 	}
+}
+
+// isHop names what is meant for the next one on the way only.
+func isHop(name string) bool {
+	switch name {
+	case "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Transfer-Encoding", "Upgrade",
+		"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization":
+		return true
+	}
+	return false
 }
 
 // isEndToEnd names fields that are meant for everyone on the way, which no sender may list in Connection (§7.6.1). To
@@ -47,14 +58,12 @@ func (p *Policy) Outgoing(plan Plan) http.Header {
 		return http.Header{}
 	}
 	StripHop(h)
-	cache := &plan.Route.Cache
 	for name := range h {
-		told := slices.Contains(plan.Particular, name) || containsFold(cache.Key.Headers, name)
-		if isClientsOwn(name) || isForwarding(name) && !told || containsFold(cache.Ignore.Headers, name) {
+		if !plan.rule.sends(name) {
 			delete(h, name)
 		}
 	}
-	if cookies := cache.Ignore.Cookies; len(cookies) > 0 {
+	if cookies := plan.Route.Cache.Ignore.Cookies; len(cookies) > 0 {
 		kept := slices.DeleteFunc(cookiePairs(h), func(pair string) bool { return slices.Contains(cookies, cookieName(pair)) })
 		delete(h, "Cookie")
 		if len(kept) > 0 {
@@ -67,6 +76,13 @@ func (p *Policy) Outgoing(plan Plan) http.Header {
 		delete(h, "Cache-Control")
 	}
 	return h
+}
+
+// sends reports whether fills pass a client's field on, as far as its name tells: Connection may name any other. A
+// forwarding field goes along where it tells who asks or is keyed.
+func (r *rule) sends(name string) bool {
+	told := r.tells(name) || slices.Contains(r.keyed, name)
+	return !isHop(name) && !isClientsOwn(name) && (!isForwarding(name) || told) && !slices.Contains(r.ignored, name)
 }
 
 // isClientsOwn names what a fill does not pass on, in any spelling that a gateway interface takes for it (CGI and WSGI

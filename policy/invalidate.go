@@ -19,24 +19,53 @@ type Selector struct {
 }
 
 // Invalidates lists what a non-error answer to an unsafe request makes void (RFC 9111 §4.4): the target URI,
-// and Location and Content-Location where they share its origin. Only pages that a cacheable route serves, and none
-// of a route that says off.
+// Location and Content-Location where they share its origin, and the groups that the answer names (RFC 9875 §3). Only
+// pages that a cacheable route serves, and none of a route that says off.
 func (p *Policy) Invalidates(plan Plan, res Response) []Selector {
 	req := plan.Request
 	if plan.Route == nil || plan.Route.Cache.Invalidate == "off" || isSafe(req.Method) || res.Status < 200 || res.Status >= 400 {
 		return nil
 	}
-	uri := *req.URL
-	uri.Scheme, uri.Host = req.Scheme, req.Host
-	void := p.pages(&uri)
+	void := p.pages(req.uri())
 	for _, name := range [...]string{"Location", "Content-Location"} {
 		for _, line := range res.Header[name] {
-			if u, err := uri.Parse(line); err == nil && sameOrigin(&uri, u) {
+			if u := req.sibling(line); u != nil {
 				void = append(void, p.pages(u)...)
 			}
 		}
 	}
-	return distinct(slices.DeleteFunc(void, func(x page) bool { return x.rule.Cache.Invalidate == "off" }))
+	selectors := distinct(slices.DeleteFunc(void, func(x page) bool { return x.rule.Cache.Invalidate == "off" }))
+	for _, tag := range plan.groupTags(res.Header["Cache-Group-Invalidation"]) {
+		selectors = append(selectors, Selector{Tag: tag})
+	}
+	return selectors
+}
+
+// groupTags are the tags that stand for the cache groups a field lists (RFC 9875 §2.1). A group is one origin's; and no
+// tag of an upstream's own can be one, since those hold no blank.
+func (p *Plan) groupTags(lines []string) []string {
+	var tags []string
+	for _, name := range groups(lines) {
+		tags = append(tags, "group "+p.Request.Scheme+"://"+p.Authority+" "+name)
+	}
+	return sorted(tags)
+}
+
+// uri is the target of the request (RFC 9110 §7.1).
+func (r *Request) uri() *url.URL {
+	u := *r.URL
+	u.Scheme, u.Host = r.Scheme, r.Host
+	return &u
+}
+
+// sibling is the URI that a field of the answer refers to; nil when it is of another origin, or none at all.
+func (r *Request) sibling(reference string) *url.URL {
+	own := r.uri()
+	u, err := own.Parse(reference)
+	if err != nil || !sameOrigin(own, u) {
+		return nil
+	}
+	return u
 }
 
 // Pages lists every page an absolute URL may be kept as: one selector for each upstream whose routes take it,

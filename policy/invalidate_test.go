@@ -37,6 +37,10 @@ func TestPages(t *testing.T) {
 func printPages(found []Selector) string {
 	var lines []string
 	for _, s := range found {
+		if s.Tag != "" {
+			lines = append(lines, "tag "+s.Tag)
+			continue
+		}
 		lines = append(lines, s.Page)
 	}
 	if lines == nil {

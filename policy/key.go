@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -88,10 +89,63 @@ func lower(s string) string {
 // pathOf is the path as it goes upstream. Only what RFC 3986 §6.2.2 calls equivalent is made equal; %2F, //, ; and a
 // bare ? stay what they are, and dot segments are the upstream's business.
 func pathOf(u *url.URL) string {
-	if path := unreserve(u.EscapedPath()); path != "" {
+	if path := unreserve(EscapedPath(u)); path != "" {
 		return path
 	}
 	return "/"
+}
+
+// EscapedPath is the path as the client sent it, but for bytes that no path may hold (RFC 3986 §3.3): these are
+// encoded. url.URL's method would decode the whole first, and send %2F as a slash for the sake of a | beside it.
+func EscapedPath(u *url.URL) string {
+	if u.RawPath == "" {
+		return u.EscapedPath()
+	}
+	return escaped(u.RawPath)
+}
+
+// escaped encodes what may not stand in a path, and leaves what is encoded already.
+func escaped(path string) string {
+	var b strings.Builder
+	for i := range len(path) {
+		switch c := path[i]; {
+		case isUnreserved(c), strings.IndexByte("/!$&'()*+,;=:@[]", c) >= 0, c == '%' && isEncoding(path[i:]):
+			b.WriteByte(c)
+		default:
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+func isEncoding(s string) bool {
+	if len(s) < 3 {
+		return false
+	}
+	_, err := hex.DecodeString(s[1:3])
+	return err == nil
+}
+
+// withoutDots is the path without its dot segments (RFC 3986 §5.2.4), for the choice of a route: /static/../account is
+// answered by what serves /account.
+func withoutDots(path string) string {
+	if !strings.Contains(path, "/.") {
+		return path
+	}
+	var kept []string
+	last := ""
+	for last = range strings.SplitSeq(path[1:], "/") {
+		switch {
+		case last == ".." && len(kept) > 0:
+			kept = kept[:len(kept)-1]
+		case last != "." && last != "..":
+			kept = append(kept, last)
+		}
+	}
+	if last == "." || last == ".." {
+		kept = append(kept, "") // what they end in is a folder
+	}
+	return "/" + strings.Join(kept, "/")
 }
 
 // target is path and query as they go upstream, which is what the key says of them.

@@ -20,8 +20,8 @@ func planOf(t *testing.T, p *Policy, rawURL string, h http.Header) Plan {
 
 // Each of these is a page of its own: none may be answered by another's.
 func TestDifferentPagesHaveDifferentKeys(t *testing.T) {
-	p, err := New(Config{Upstreams: []string{"a", "a http"}, Routes: []Route{
-		{Name: "b", Upstream: "a http", Match: Match{Host: "b.test"}}, {Name: "all", Upstream: "a"},
+	p, err := New(Config{Upstreams: []string{"a", "b"}, Routes: []Route{
+		{Name: "b", Upstream: "b", Match: Match{Host: "b.test"}}, {Name: "all", Upstream: "a"},
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -131,4 +131,19 @@ func FuzzKey(f *testing.F) {
 			t.Fatalf("%q?%q is %q, which is %q", path, query, once, twice)
 		}
 	})
+}
+
+// A target that names a scheme of its own is answered only where that is the connection's (RFC 9110 §7.4).
+func TestATargetOfAnotherSchemeIsRefused(t *testing.T) {
+	p, _ := onePage(t, nil)
+	for target, want := range map[string]Action{"http://a.test/": Lookup, "https://a.test/": Refuse, "ftp://a.test/": Refuse} {
+		u, err := url.Parse(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := p.Plan(Request{Method: "GET", Scheme: "http", Host: u.Host, URL: u})
+		if plan.Action != want || want == Refuse && plan.Reason.Status() != http.StatusMisdirectedRequest {
+			t.Errorf("GET %s over http: %s %s", target, plan.Action, plan.Reason)
+		}
+	}
 }

@@ -48,11 +48,13 @@ type Headers struct {
 type Cache struct {
 	TTL              time.Duration `mapstructure:"ttl"`
 	ForceTTL         time.Duration `mapstructure:"force_ttl"`
+	Heuristic        bool          `mapstructure:"heuristic"` // a lifetime is guessed from Last-Modified (RFC 9111 §4.2.2)
 	Grace            time.Duration `mapstructure:"grace"`
 	StaleIfError     time.Duration `mapstructure:"stale_if_error"`
 	Keep             time.Duration `mapstructure:"keep"`
 	Jitter           Percent       `mapstructure:"jitter"`
 	EarlyRefresh     EarlyRule     `mapstructure:"early_refresh"`
+	SoftTimeout      time.Duration `mapstructure:"soft_timeout"`
 	Negative         []Negative    `mapstructure:"negative"`
 	UncacheableFor   time.Duration `mapstructure:"uncacheable_for"`
 	Wait             Wait          `mapstructure:"wait"`
@@ -155,6 +157,7 @@ func compile(r Route) rule {
 	c.anySub = len(host) < len(r.Match.Host)
 	c.host, c.port = splitHost(host)
 	c.path, c.anyPath = strings.CutSuffix(r.Match.Path, "*")
+	c.path = unreserve(escaped(c.path)) // in the form in which paths are compared
 	if r.Match.Path == "" {
 		c.anyPath = true
 	}
@@ -202,8 +205,9 @@ func (r *rule) takesHost(host, port string) bool {
 	return r.host == "" || r.host == host
 }
 
-// takesPath compares what is sent upstream, so that no spelling of a path escapes its route.
+// takesPath compares what is sent upstream, without its dot segments, so that no spelling of a path escapes its route.
 func (r *rule) takesPath(path string) bool {
+	path = withoutDots(path)
 	if r.anyPath {
 		return strings.HasPrefix(path, r.path)
 	}

@@ -37,11 +37,17 @@ type Plan struct {
 func (p *Policy) Plan(req Request) Plan {
 	plan := Plan{Request: req, Action: Refuse}
 	host, port, ok := authority(req.Scheme, req.Host)
-	if !ok {
+	path := pathOf(req.URL)
+	switch {
+	case !ok, path[0] != '/', req.Method == http.MethodConnect:
+		// We are no forward proxy: a target that is a host or a star has no page (RFC 9112 §3.2).
 		plan.Reason = BadRequest
 		return plan
+	case req.URL.Scheme != "" && req.URL.Scheme != req.Scheme:
+		plan.Reason = UnknownAuthority // https asked for in the clear (RFC 9110 §7.4), or no web address at all
+		return plan
 	}
-	r, reason := p.route(req.Method, host, port, pathOf(req.URL))
+	r, reason := p.route(req.Method, host, port, path)
 	if r == nil {
 		plan.Reason = reason
 		return plan

@@ -169,7 +169,7 @@ func (s scene) policy(t *testing.T) *Policy {
 
 func readRoute(t *testing.T, n int, words []string) Route {
 	t.Helper()
-	r := Route{Name: "r" + strconv.Itoa(n), Upstream: "api", Cache: Cache{Keep: time.Hour}}
+	r := Route{Name: "r" + strconv.Itoa(n), Upstream: "api", Cache: Cache{Keep: time.Hour, Heuristic: true}}
 	for _, word := range words {
 		key, value, _ := strings.Cut(word, "=")
 		values := strings.Split(value, ",")

@@ -33,6 +33,8 @@ func readCache(t *testing.T, r *Route, key, value string) bool {
 		c.UncacheableFor = length(t, value)
 	case "jitter":
 		c.Jitter = Percent(number64(t, value))
+	case "heuristic":
+		c.Heuristic = value == "true"
 	case "early":
 		c.EarlyRefresh = EarlyRule{Mode: value, Beta: 1, Exponent: 3}
 	case "beta":

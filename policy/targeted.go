@@ -65,6 +65,26 @@ func directiveText(name string, m httpsfv.Member) (string, bool) {
 	return "", false
 }
 
+// groups reads Cache-Groups and its like (RFC 9875): a list of strings. Parameters and members of another type mean
+// nothing; what cannot be parsed as a whole is as good as absent.
+func groups(lines []string) (names []string) {
+	if len(lines) == 0 || sizeOf(lines) > maxDirectiveBytes {
+		return nil
+	}
+	list, err := httpsfv.UnmarshalList(lines)
+	if err != nil {
+		return nil
+	}
+	for _, member := range list {
+		if item, ok := member.(httpsfv.Item); ok {
+			if name, ok := item.Value.(string); ok {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
 func sizeOf(lines []string) (n int) {
 	for _, line := range lines {
 		n += len(line)

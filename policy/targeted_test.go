@@ -1,7 +1,9 @@
 package policy
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -83,4 +85,17 @@ func FuzzContentRange(f *testing.F) {
 			t.Errorf("%q: %+v of %d", v, span, total)
 		}
 	})
+}
+
+// Every cache has to manage 32 groups of 32 characters (RFC 9875 §2); what is far beyond that is not read.
+func TestGroupsAreBounded(t *testing.T) {
+	for _, c := range []struct{ count, length, want int }{{32, 32, 32}, {1, maxDirectiveBytes, 0}} {
+		var members []string
+		for i := range c.count {
+			members = append(members, fmt.Sprintf("%q", fmt.Sprintf("%0*d", c.length, i)))
+		}
+		if got := len(groups([]string{strings.Join(members, ", ")})); got != c.want {
+			t.Errorf("of %d groups of %d characters %d are known, want %d", c.count, c.length, got, c.want)
+		}
+	}
 }

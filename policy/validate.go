@@ -3,6 +3,7 @@ package policy
 import (
 	"iter"
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -54,6 +55,32 @@ func (p *Policy) Freshen(plan Plan, stored Stored, res304 Response, at Moment) A
 	adm := p.Admit(plan, &stored, whole, at)
 	adm.Changed = false
 	return adm
+}
+
+// Headed is what an answer to HEAD tells of the answer to GET that is stored under the same key, had that been the one
+// to give (RFC 9111 §4.3.5). outdated: it is another by now. Otherwise it is freshened as by a 304; Keep 0: it is not,
+// and stays as it is.
+func (p *Policy) Headed(plan Plan, stored Stored, head Response, at Moment) (adm Admission, outdated bool) {
+	if head.Status != http.StatusOK || !stored.holdsSuccess() || !admits(stored.Audience, plan.Particular) ||
+		!acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) {
+		return Admission{}, false
+	}
+	length := stored.Header.Get("Content-Length")
+	if stored.Kind == Part {
+		length = strconv.FormatInt(stored.Total, 10)
+	}
+	for name, own := range map[string]string{
+		"Etag": stored.Header.Get("Etag"), "Last-Modified": stored.Header.Get("Last-Modified"), "Content-Length": length,
+	} {
+		unknown := name == "Content-Length" && (own == "" || own == "-1")
+		if news := head.Header.Get(name); news != "" && opaque(news) != opaque(own) && !unknown {
+			return Admission{}, true
+		}
+	}
+	if stored.Kind == Part {
+		return Admission{}, false
+	}
+	return p.Freshen(plan, stored, head, at), false
 }
 
 // holdsSuccess: conditions are evaluated against 2xx answers only (RFC 9110 §13.2.1).

@@ -44,6 +44,27 @@ func TestFreshen(t *testing.T) {
 	})
 }
 
+// TestHeaded holds the table of what HEAD tells of a stored answer to GET: "upstream 200 +70s" is what it brought, then.
+func TestHeaded(t *testing.T) {
+	eachScene(t, "headed.txt", func(t *testing.T, s scene) string {
+		p := s.policy(t)
+		up, _ := s.subject("upstream")
+		head := answer(t, up)
+		head.Arrived = head.Arrived.Add(length(t, up.words[2]))
+		head.Asked = head.Arrived
+		stored := s.kept(t, p)
+		delete(stored.Header, "Date") // that of the arrival, which a table need not repeat
+		adm, outdated := p.Headed(p.Plan(s.request(t)), *stored, head, Moment{Now: head.Arrived})
+		switch {
+		case outdated && adm.Keep == 0:
+			return "outdated"
+		case adm.Keep == 0:
+			return "nothing"
+		}
+		return fmt.Sprintf("fresh %s\n%s", adm.Stored.Lifetime(), printHeader(adm.Stored.Header))
+	})
+}
+
 // notModified is the scene's "304 +70s".
 func (s scene) notModified(t *testing.T) Response {
 	t.Helper()

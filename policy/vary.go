@@ -90,14 +90,14 @@ func variantKey(page Key, names, values []string) string {
 }
 
 // varies lists the selecting fields of an answer, lower case and sorted; ok is false when no request can be known to
-// select it again (RFC 9111 §4.1). What the route does not send upstream selects nothing. Two fields count though
-// Vary forgot them: without Accept-Encoding somebody gets bytes he cannot decode, without Origin a browser refuses
-// another site's permission.
+// select it again (RFC 9111 §4.1). What no fill sends upstream selects nothing: the answer was made without it, and a
+// client could make as many variants of one answer as it likes. Two fields count though Vary forgot them: without
+// Accept-Encoding somebody gets bytes he cannot decode, without Origin a browser refuses another site's permission.
 func (r *rule) varies(plan *Plan, h http.Header) (names []string, ok bool) {
 	for _, line := range h["Vary"] {
 		for name := range strings.SplitSeq(line, ",") {
 			name = lower(strings.Trim(name, " \t"))
-			if name == "" || slices.Contains(r.ignored, http.CanonicalHeaderKey(name)) {
+			if name == "" || isToken(name) && !r.sends(http.CanonicalHeaderKey(name)) {
 				continue
 			}
 			if name == "*" || !isToken(name) || len(names) == maxSelecting {
