@@ -275,6 +275,9 @@ func (x *exchange) atHead() *state {
 	d := x.policy.May(x.plan, r.Admission, order, x.moment())
 	switch d.Action {
 	case policy.Serve, policy.ServeAndRefresh:
+		if x.mine && x.entry != nil && x.fill.Method() == "HEAD" {
+			x.headed(r.Response)
+		}
 		if r.Entry != nil {
 			x.entry = r.Entry
 		}

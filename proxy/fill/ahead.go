@@ -5,16 +5,29 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"weir/store"
 )
 
 // ReadAhead takes the body of a pass off the upstream's hands as fast as it comes, within the memory budget, so that a
-// slow client does not hold the upstream's slot (R24). Between two bytes at most idle may pass.
-func (t *Table) ReadAhead(body io.ReadCloser, idle time.Duration) io.ReadCloser {
+// slow client does not hold the upstream's slot (R24). Between two bytes at most idle may pass. Keep, unless it is nil,
+// is called once, by whoever reads: with the whole body at its end, or with nil when it did not come whole.
+func (t *Table) ReadAhead(body io.ReadCloser, idle time.Duration, keep func(store.Body)) io.ReadCloser {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	s := NewSpool(t.budget, t.options.MaxBody, func() { cancel(errDeserted) })
-	s.Unkeep()
+	if keep == nil {
+		s.Unkeep()
+		keep = func(store.Body) {}
+	}
 	reader, _ := s.Join() // nothing has come yet: byte 0 is there to be joined
 	a := &ahead{reader: reader, ctx: ctx, body: body}
+	a.ended = sync.OnceFunc(func() {
+		if whole, ok := s.Body(); ok {
+			keep(whole)
+		} else {
+			keep(nil)
+		}
+	})
 	t.running.Add(1)
 	go func() {
 		defer t.running.Done()
@@ -62,6 +75,7 @@ type ahead struct {
 	left   []byte
 	close  sync.Once
 	body   io.ReadCloser
+	ended  func()
 }
 
 func (a *ahead) Read(p []byte) (int, error) {
@@ -69,6 +83,7 @@ func (a *ahead) Read(p []byte) (int, error) {
 		var err error
 		// The table's context ends only after every body; whoever leaves closes.
 		if a.left, err = a.reader.Next(context.WithoutCancel(a.ctx)); err != nil {
+			a.ended()
 			return 0, err
 		}
 	}
@@ -79,6 +94,7 @@ func (a *ahead) Read(p []byte) (int, error) {
 
 // Close ends the upstream's side too when the client left early.
 func (a *ahead) Close() error {
+	a.ended()
 	a.reader.Close()
 	a.closeBody()
 	return nil

@@ -109,6 +109,9 @@ func (f *Fill) Order(arrived uint64) policy.Order {
 // Board joins the body from its first byte; ok is false when that is gone. Whoever boards closes the reader.
 func (f *Fill) Board() (r *Reader, ok bool) { return f.spool.Join() }
 
+// Method is what the upstream is asked by: a HEAD may be answered by a GET, but not the other way round.
+func (f *Fill) Method() string { return f.ask.Plan.Request.Method }
+
 // Range is the range that a Part was asked for; "" for every other fill.
 func (f *Fill) Range() string {
 	if f.ask.Why != Part {

@@ -258,7 +258,7 @@ func TestReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := NewTable(Options{Spool: 1 << 20, MaxBody: 1 << 20})
 		up := &closing{Reader: strings.NewReader(strings.Repeat("x", 300<<10))}
-		body := table.ReadAhead(up, time.Minute)
+		body := table.ReadAhead(up, time.Minute, nil)
 		synctest.Wait()
 		if !up.closed {
 			t.Error("the upstream is still held")

@@ -1,0 +1,228 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir/policy"
+	"weir/store"
+)
+
+// post sends a body along.
+func (w *world) post(path string, lines ...string) <-chan result {
+	r := httptest.NewRequestWithContext(w.t.Context(), "POST", "http://example.com"+path, strings.NewReader("x"))
+	for _, line := range lines {
+		if name, value, ok := cutField(line); ok {
+			r.Header.Add(name, value)
+		}
+	}
+	return w.send(0, r)
+}
+
+// slowly sends half of an answer's body, and the rest when its gate opens.
+func slowly(gate <-chan struct{}, a answer) answer {
+	return func(r *http.Request, n int) (*http.Response, error) {
+		res, err := a(r, n)
+		body, _ := io.ReadAll(res.Body)
+		half := len(body) / 2
+		res.Body = io.NopCloser(io.MultiReader(strings.NewReader(string(body[:half])), gated{gate}, strings.NewReader(string(body[half:]))))
+		return res, err
+	}
+}
+
+// An answer to POST that is the page from now on, by its Content-Location, saves the GET that follows; that GET waits
+// for it when it is still on its way.
+func TestAnswerToPostServesGet(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		gate := make(chan struct{})
+		w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60"), slowly(gate, respond(200, "Cache-Control: max-age=60", "Content-Location: /p"))))
+		w.get("/p")
+		posted := w.post("/p")
+		synctest.Wait()
+		waiting := w.client(0, "GET", "/p")
+		synctest.Wait()
+		close(gate)
+		w.want("POST", <-posted, 200, "v2", "fwd=method; stored")
+		w.want("GET meanwhile", <-waiting, 200, "v2", "weir")
+		w.want("GET afterwards", w.get("/p"), 200, "v2", "hit")
+		w.want("HEAD", <-w.client(0, "HEAD", "/p"), 200, "", "hit")
+		w.asked("/p", 2)
+	})
+}
+
+// What a second write makes void is not stored over it, though the first one's answer ends later.
+func TestAnswerToPostIsNotStoredOverALaterWrite(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		gate := make(chan struct{})
+		w.up.on("/p", inTurn(slowly(gate, respond(200, "Cache-Control: max-age=60", "Content-Location: /p")), respond(204), respond(200, "Cache-Control: max-age=60")))
+		first := w.post("/p")
+		synctest.Wait()
+		w.want("second", <-w.post("/p"), 204, "", "fwd=method")
+		close(gate)
+		w.want("first", <-first, 200, "v1", "fwd=method")
+		w.want("GET", w.get("/p"), 200, "v3", "fwd=")
+	})
+}
+
+// Only a body that came whole is stored, of an answer that may be; the right to fill does not outlast any other.
+func TestAnswerToPostIsStoredWhole(t *testing.T) {
+	head := []string{"Cache-Control: max-age=60", "Content-Location: /p"}
+	for name, change := range map[string]func(*http.Response){
+		"truncated": func(res *http.Response) {
+			res.Body, res.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("v"), broken{io.ErrUnexpectedEOF})), 100
+		},
+		"too large": func(res *http.Response) {
+			res.Body, res.ContentLength = io.NopCloser(io.LimitReader(zeros{}, 9<<20)), -1
+		},
+		"of elsewhere":  func(res *http.Response) { res.Header.Set("Content-Location", "/q") },
+		"with trailers": func(res *http.Response) { res.Trailer = http.Header{"X-Sum": nil} },
+		"of events":     func(res *http.Response) { res.Header.Set("Content-Type", "text/event-stream") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, setup{}, func(w *world) {
+				w.up.on("/p", inTurn(func(r *http.Request, n int) (*http.Response, error) {
+					res, err := respond(200, head...)(r, n)
+					change(res)
+					return res, err
+				}, respond(200, head...)))
+				<-w.post("/p")
+				synctest.Wait()
+				r := w.get("/p")
+				w.want("GET", r, 200, "v2", "fwd=uri-miss; stored")
+				if r.took != 0 {
+					t.Errorf("it waited %v for nothing", r.took)
+				}
+			})
+		})
+	}
+}
+
+// A client that reads no more ends what is stored of it, too.
+func TestAnswerToPostEndsWithItsClient(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		gate := make(chan struct{})
+		w.up.on("/p", inTurn(slowly(gate, respond(200, "Cache-Control: max-age=60", "Content-Location: /p")), respond(200, "Cache-Control: max-age=60")))
+		w.replicas[0].ServeHTTP(deaf{httptest.NewRecorder()}, httptest.NewRequestWithContext(w.t.Context(), "POST", "http://example.com/p", nil))
+		r := w.get("/p")
+		w.want("GET", r, 200, "v2", "fwd=uri-miss; stored")
+		if r.took != 0 {
+			t.Errorf("it waited %v for nothing", r.took)
+		}
+		close(gate)
+	})
+}
+
+// deaf is a client that takes no body.
+type deaf struct{ *httptest.ResponseRecorder }
+
+func (deaf) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// RFC 9111 §4.3.5: a HEAD that tells that something else lies there by now ends what is stored of a GET.
+func TestHeadTellsThatAPartIsOutdated(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", ranged("0123456789", `"a"`))
+		w.want("cold range", w.get("/p", "Range: bytes=0-3"), 206, "0123", "stored")
+		w.want("HEAD that agrees", <-w.client(0, "HEAD", "/p"), 200, "", "fwd=")
+		w.want("the range", w.get("/p", "Range: bytes=0-3"), 206, "0123", "hit")
+		w.up.on("/p", ranged("abcdefghij", `"b"`))
+		w.want("HEAD that does not", <-w.client(0, "HEAD", "/p"), 200, "", "fwd=")
+		w.want("the range", w.get("/p", "Range: bytes=0-3"), 206, "abcd", "fwd=")
+	})
+}
+
+// Beside a marker a HEAD goes upstream as it is. One that confirms the stale copy freshens it; one that tells of another
+// keeps it from standing in for a failed upstream.
+func TestHeadBesideAStaleCopy(t *testing.T) {
+	for name, c := range map[string]struct {
+		head   []string
+		status int
+		body   string
+		states string
+	}{
+		"agrees": {[]string{"Cache-Control: max-age=60", "X-New: 1"}, 200, "v1", "hit"},
+		"length": {[]string{"Cache-Control: max-age=60", "Content-Length: 7"}, 500, "v4", "fwd=miss"},
+		"tag":    {[]string{"Cache-Control: max-age=60", `Etag: "b"`}, 500, "v4", "fwd=miss"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, setup{}, func(w *world) {
+				w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60", "Content-Length: 2"), respond(200, "Cache-Control: no-store"),
+					respond(200, c.head...), respond(500)))
+				w.get("/p")
+				time.Sleep(61 * time.Second)
+				w.want("not to be stored", w.get("/p"), 200, "v2", "fwd=stale")
+				w.want("HEAD", <-w.client(0, "HEAD", "/p"), 200, "", "fwd=")
+				if m := w.up.asked["/p"][2].Method; m != "HEAD" {
+					t.Errorf("asked by %s", m)
+				}
+				r := w.get("/p")
+				w.want("GET", r, c.status, c.body, c.states)
+				if name == "agrees" && r.Header().Get("X-New") != "1" {
+					t.Errorf("the fields of HEAD are not the entry's: %v", r.Header())
+				}
+			})
+		})
+	}
+}
+
+// A HEAD that may not be answered from what is stored asks about it like a GET, and what it brings is everybody's.
+func TestHeadWithNoCacheBringsTheNewPage(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60", `Etag: "a"`), respond(200, "Cache-Control: max-age=60", `Etag: "b"`)))
+		w.get("/p")
+		r := <-w.client(0, "HEAD", "/p", "Cache-Control: no-cache")
+		w.want("HEAD", r, 200, "", "fwd=request")
+		if got := r.Header().Get("Etag"); got != `"b"` {
+			t.Errorf("ETag %s", got)
+		}
+		w.want("GET", w.get("/p"), 200, "v2", "hit")
+	})
+}
+
+// notes is a store that tells what it is asked to purge, and cannot purge by tag.
+type notes struct {
+	store.Store
+	purged *[]policy.Selector
+}
+
+func (n notes) Purge(ctx context.Context, sel policy.Selector, mode store.Mode) (store.Purged, error) {
+	*n.purged = append(*n.purged, sel)
+	if sel.Tag != "" {
+		return store.Purged{}, fmt.Errorf("purge %q: %w", sel.Tag, store.ErrUnavailable)
+	}
+	return n.Store.Purge(ctx, sel, mode)
+}
+
+// RFC 9875: a write makes void the groups that its answer names. A store that cannot is reported, and the client has its
+// answer; but nothing is stored over what should be void.
+func TestUnsafeMethodInvalidatesGroups(t *testing.T) {
+	var purged []policy.Selector
+	inWorld(t, setup{store: func(s store.Store) store.Store { return notes{s, &purged} }}, func(w *world) {
+		w.up.on("/p", respond(200, `Cache-Group-Invalidation: "a", "b"`, "Location: /q", "Content-Location: /p", "Cache-Control: max-age=60"))
+		w.want("POST", <-w.post("/p"), 200, "v1", "fwd=method; detail=store-unavailable")
+		w.want("GET", w.get("/p"), 200, "v2", "fwd=uri-miss; stored")
+		want := []policy.Selector{
+			{Page: "api http://example.com/p"}, {Page: "api http://example.com/q"}, {Tag: "group http://example.com a"}, {Tag: "group http://example.com b"},
+		}
+		if !slices.Equal(purged, want) {
+			t.Errorf("purged %v", purged)
+		}
+		if r := w.reports[0]; r.StoreFault != "purge" || r.Aborted || r.Status != 200 {
+			t.Errorf("report %+v", r)
+		}
+	})
+}
