@@ -72,6 +72,7 @@ func (b *brought) describe() {
 	s.Header = b.adm.Shared
 	s.Age = initialAge(b.res, dateValue(b.res))
 	s.Audience = b.audience()
+	s.Route = b.rule.Name
 	s.Tags = append(tagsOf(b.res.Header, b.rule.Cache.Tags.Header), b.plan.groupTags(b.res.Header["Cache-Groups"])...)
 	s.Alone = b.d.bareNoCache() && b.term.by != forced
 	s.Immutable = b.d.Immutable

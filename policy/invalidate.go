@@ -11,13 +11,6 @@ import (
 // ErrNoPage: no route serves the URL.
 var ErrNoPage = errors.New("no route serves this URL")
 
-// Selector names what a purge covers: exactly one field is set.
-type Selector struct {
-	Page                     string // Key.Primary; Pages turns a URL into those it may have
-	Tag, Prefix, Host, Route string
-	All                      bool
-}
-
 // Invalidates lists what a non-error answer to an unsafe request makes void (RFC 9111 §4.4): the target URI,
 // Location and Content-Location where they share its origin, and the groups that the answer names (RFC 9875 §3). Only
 // pages that a cacheable route serves, and none of a route that says off.

@@ -53,6 +53,7 @@ type Stored struct {
 	Kind       Kind
 	Audience   Audience
 	Vary, Tags []string
+	Route      string // of the request that brought it; a purge may name it
 	// Alone: no-cache. It is always validated, and a full answer serves its asker alone (R3).
 	Alone bool
 	// Age is how old it was when it arrived: corrected_initial_age (RFC 9111 §4.2.3).

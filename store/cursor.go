@@ -18,6 +18,7 @@ type cursor struct {
 }
 
 func (c *cursor) rest(e *Entry) (bodySize int64) {
+	c.labels()
 	flags := c.byte()
 	e.Alone, e.NoStale = flags&alone != 0, flags&noStale != 0
 	e.Immutable, e.CloseDelimited = flags&immutable != 0, flags&closeDelimited != 0
@@ -35,10 +36,20 @@ func (c *cursor) rest(e *Entry) (bodySize int64) {
 	e.Span = policy.Span{Start: c.int(), End: c.int()}
 	e.Total = c.int()
 	e.Key = policy.Key{Primary: c.text(), Variant: c.text()}
-	e.Vary, e.Tags = c.list(), c.list()
+	e.Vary, e.Tags, e.Route = c.list(), c.list(), c.text()
 	e.Variants = c.variants()
 	e.Header = c.header()
 	return int64(size)
+}
+
+// labels are for scripts: whoever has read the tags and the route has read them too.
+func (c *cursor) labels() {
+	n := 8 * (int(c.byte())<<8 + int(c.byte()))
+	if n > len(c.b)-c.at {
+		c.bad = true
+		return
+	}
+	c.at += n
 }
 
 func (c *cursor) variants() []policy.Variant {

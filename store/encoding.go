@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"time"
@@ -29,7 +30,9 @@ import (
 //	    46   47      8  Marked[1]
 //	    54   55      4  length of the head, this part included
 //	    58   59      4  CRC-32C of version, Kind and all that follows
-//	    62   63         the rest, in the order of appendRest
+//	    62   63      2  how many labels follow (notes.go)
+//	    64   65      8  each: by these, notes of purges find the entry
+//	                    the rest, in the order of appendRest
 //
 // A head knows its length: what follows it, as a small body may, is not looked at.
 const (
@@ -146,6 +149,11 @@ func appendRest(b []byte, e *Entry, bodySize int64) []byte {
 			flags |= flag
 		}
 	}
+	labels := Labels(&e.Stored)
+	b = binary.BigEndian.AppendUint16(b, uint16(min(len(labels), math.MaxUint16)))
+	for _, l := range labels {
+		b = append(b, l[:]...)
+	}
 	b = append(b, flags, byte(e.Audience), byte(e.Why))
 	for _, n := range [...]uint64{uint64(e.Status), micro(e.Asked), micro(e.Arrived), uint64(bodySize)} {
 		b = binary.AppendUvarint(b, n)
@@ -157,6 +165,7 @@ func appendRest(b []byte, e *Entry, bodySize int64) []byte {
 	b = appendText(b, e.Key.Variant)
 	b = appendList(b, e.Vary)
 	b = appendList(b, e.Tags)
+	b = appendText(b, e.Route)
 	b = binary.AppendUvarint(b, uint64(len(e.Variants)))
 	for _, v := range e.Variants {
 		b = appendList(b, v.Names)

@@ -44,7 +44,7 @@ func full() *Entry {
 				Asked: instant(-2), Arrived: instant(0), CloseDelimited: true,
 			},
 			Kind: policy.Part, Audience: policy.NotAuthorized,
-			Vary: []string{"accept-language"}, Tags: []string{"a", "b"},
+			Vary: []string{"accept-language"}, Tags: []string{"a", "b"}, Route: "catalogue",
 			Alone: true, NoStale: true, Immutable: true, Age: 7 * time.Second,
 			Marked: [2]time.Time{instant(1), instant(2)}, Why: policy.Private,
 			Variants: []policy.Variant{{
@@ -94,6 +94,10 @@ func TestScriptsReadFixedBytes(t *testing.T) {
 		if got := binary.BigEndian.Uint64(b[at:]); got != want {
 			t.Errorf("at %d: %d, want %d", at, got, want)
 		}
+	}
+	// FNV-1a by another program, of "tag a", "tag b" and "route catalogue".
+	if got := hex.EncodeToString(b[62:88]); got != "0003"+"5b99c829a3702038"+"5b99cb29a3702551"+"7919ce0ccde14bf3" {
+		t.Errorf("labels = %s", got)
 	}
 	if got := binary.BigEndian.Uint32(b[54:]); int(got) != len(b) {
 		t.Errorf("length = %d of %d", got, len(b))
@@ -190,8 +194,9 @@ func TestUnreadable(t *testing.T) {
 		"one byte more":     resum(append(head(), 0)),
 		"one byte less":     resum(head()[:len(head())-1]),
 		"a kind of later":   set(kindAt, 200),
-		"a flag of later":   set(fixed, 0x80),
-		"an audience later": set(fixed+1, 200),
+		"many labels":       set(fixed, 0xff),
+		"a flag of later":   set(fixed+2+3*8, 0x80),
+		"an audience later": set(fixed+2+3*8+1, 200),
 		"a huge length":     append(append(head()[:lengthAt:lengthAt], 0xff, 0xff, 0xff, 0xff), head()[sumAt:]...),
 		"a name with space": resum(bytes.Replace(head(), []byte("X-Empty"), []byte("X Empty"), 1)),
 		"a value with LF":   resum(bytes.Replace(head(), []byte("</a>; rel"), []byte("</a>;\nrel"), 1)),

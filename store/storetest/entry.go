@@ -69,7 +69,7 @@ func factsSurvive(c *bench) {
 			CloseDelimited: true,
 		},
 		Kind: policy.Answer, Audience: policy.Everyone,
-		Vary: []string{"accept-encoding", "x-a"}, Tags: []string{"a", "b c"},
+		Vary: []string{"accept-encoding", "x-a"}, Tags: []string{"a", "b c"}, Route: "catalogue",
 		Alone: true, NoStale: true, Immutable: true, Age: 90 * time.Second,
 		Marked: [2]time.Time{now.Add(time.Minute), now.Add(2 * time.Minute)}, Why: policy.SetCookie,
 		Cost: 1234567 * time.Nanosecond, Span: policy.Span{Start: 3, End: 9}, Total: -1,
