@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// judge runs trials of the public suite through whatever listens at its address.
+// judge runs trials of the public suite through whatever listens at its addresses.
 type judge struct {
-	address  string
-	upstream *suiteUpstream
-	pause    time.Duration // what pause_after waits
+	addresses []string
+	upstream  *suiteUpstream
+	pause     time.Duration // what pause_after waits
 }
 
 // verdict is how a trial ended.
@@ -141,20 +141,21 @@ func (j *judge) ask(h *hearing, id string, before []*answer) (*answer, error) {
 	a.header = fields{{"Host", "weir.test"}, {"Pragma", "foo"}, {"Cache-Control", "nothing-to-see-here"}}
 	a.header = append(a.header, s.resolve(s.Header, now)...)
 	a.header = append(a.header, field{"Test-ID", id}, field{"Req-Num", strconv.Itoa(len(before) + 1)})
-	got, err := j.fetch(a)
+	got, err := j.fetch(a, len(before))
 	for hops := 0; err == nil && hops < 5 && s.Redirect != "manual" && slices.Contains([]int{301, 302, 303, 307, 308}, got.status); hops++ {
 		location, there := got.see("Location")
 		if !there || !strings.HasPrefix(location, "/") {
 			break
 		}
 		a.target = location
-		got, err = j.fetch(a)
+		got, err = j.fetch(a, len(before))
 	}
 	return got, err
 }
 
-func (j *judge) fetch(a ask) (*answer, error) {
-	got := send(j.address, a)
+// fetch asks the replica whose turn it is: a trial goes round all of them.
+func (j *judge) fetch(a ask, turn int) (*answer, error) {
+	got := send(j.addresses[turn%len(j.addresses)], a)
 	if err := got.whole(30 * time.Second); err != nil {
 		return nil, err
 	}

@@ -40,27 +40,52 @@ func newJudge(t *testing.T) *judge {
 	return &judge{upstream: u, pause: 3 * time.Second}
 }
 
-// The public suite against one replica, from one configuration. What it shows is checked in, so that a change in
-// either direction is seen in review.
+// The public suite, from one configuration: against one replica on memory, one on Redis, and two that share a Redis and
+// are asked by turns. What it shows is checked in, so that a change in either direction is seen in review; it is the
+// same for all three.
 func TestConformance(t *testing.T) {
-	j, trials := newJudge(t), suite(t)
-	r, err := launch("conformance", binary(t), "serve", "--config", "conformance.yaml",
-		"--upstream", "http://"+j.upstream.address, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+	trials := suite(t)
+	for name, replicas := range map[string]int{"memory": 1, "redis": 1, "two replicas": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJudge(t)
+			var flags []string
+			if name != "memory" {
+				r, err := newRedis(t.TempDir())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(r.close)
+				flags = []string{"--redis", r.line.address()}
+			}
+			for i := range replicas {
+				j.addresses = append(j.addresses, stand(t, fmt.Sprint(name, " ", i+1), j.upstream.address, flags).listen)
+			}
+			verdicts := j.run(trials)
+			t.Log(summary(verdicts))
+			compareResults(t, verdicts)
+		})
+	}
+}
+
+// stand starts a replica as the suite's page says.
+func stand(t *testing.T, name, upstream string, flags []string) *replica {
+	t.Helper()
+	argv := []string{"env", "WEIR_PEERS_LISTEN=127.0.0.1:0", "WEIR_STORE_REDIS_TIMEOUT=5s", binary(t), "serve", "--config", "conformance.yaml",
+		"--upstream", "http://" + upstream, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"}
+	r, err := launch(name, append(argv, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := r.close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	if err := r.await(); err != nil {
 		t.Fatal(err)
 	}
-	j.address = r.listen
-	verdicts := j.run(trials)
-	t.Log(summary(verdicts))
-	compareResults(t, verdicts)
+	return r
 }
 
 // summary counts what passed of each kind.
@@ -135,7 +160,7 @@ func TestJudgeOfAPlainProxy(t *testing.T) {
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	})
 	defer proxy.Close()
-	j.address = strings.TrimPrefix(proxy.URL, "http://")
+	j.addresses = []string{strings.TrimPrefix(proxy.URL, "http://")}
 	// What these want from a cache is not told by their expected_type.
 	alsoWant := []string{
 		"ccreq-oic",                              // a 504 of the cache's own

@@ -151,8 +151,11 @@ func (x *exchange) board(t fill.Taken) *state {
 		return wait()
 	}
 	reader, ok := f.Board()
+	if ok && f.Complete() {
+		reader.Close()
+		ok = false
+	}
 	if !ok {
-		// Its first bytes are gone.
 		x.fill = nil
 		return x.tooLate(f)
 	}
@@ -258,7 +261,11 @@ func (x *exchange) atHead() *state {
 	switch {
 	case r.Outcome != nil:
 		x.over = r.Gone
-		return x.elsewhere(*r.Outcome)
+		out := *r.Outcome
+		if r.Late {
+			out.Taken = 0 // nobody waited for it: what it brought is like anything that is stored
+		}
+		return x.elsewhere(out)
 	case r.Fault != nil:
 		x.fault = *r.Fault
 		x.report.FwdStatus, x.report.Err = r.Fault.Status, r.Err

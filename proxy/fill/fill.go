@@ -42,6 +42,7 @@ type Result struct {
 	Entry     *store.Entry   // a 304 confirmed this
 	Outcome   *store.Outcome // another replica's fill ended so
 	Gone      string         // with Outcome Lapsed: the token of a holder whose connection broke
+	Late      bool           // with Outcome: the holder's fill was complete before it was asked for
 	Err       error
 }
 
@@ -70,6 +71,7 @@ type Fill struct {
 
 	interim chan Interim
 	head    chan struct{}
+	late    atomic.Bool
 	heading sync.Once // of a relay: who comes first, the holder's head or the end of its lease
 	done    chan struct{}
 	result  Result
@@ -111,6 +113,9 @@ func (f *Fill) Board() (r *Reader, ok bool) { return f.spool.Join() }
 
 // Method is what the upstream is asked by: a HEAD may be answered by a GET, but not the other way round.
 func (f *Fill) Method() string { return f.ask.Plan.Request.Method }
+
+// Complete reports a body that is all here: who comes now did not wait for it, and finds it stored in a moment.
+func (f *Fill) Complete() bool { return f.held == nil && f.spool.Complete() }
 
 // Range is the range that a Part was asked for; "" for every other fill.
 func (f *Fill) Range() string {

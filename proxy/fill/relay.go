@@ -40,10 +40,8 @@ func relay(f *Fill) step {
 	f.report.End = Awaited
 	select {
 	case out := <-ended:
-		if out.End == store.Lapsed {
-			// What is shared but not kept ends the lease at the head that the holder is just telling.
-			f.hearOut(told)
-		}
+		// What is shared but not kept ends the lease at the head that the holder is just telling.
+		f.hearOut(told)
 		if f.learn(out, "") {
 			return nil
 		}
@@ -86,7 +84,7 @@ func (f *Fill) learn(out store.Outcome, gone string) (first bool) {
 		f.cancel(nil)
 		f.spool.End(nil)
 		f.table.remove(f) // before anybody looks again, and would find it
-		f.publish(Result{Outcome: &out, Gone: gone})
+		f.publish(Result{Outcome: &out, Gone: gone, Late: f.late.Load()})
 	})
 	return first
 }
@@ -120,6 +118,7 @@ func (f *Fill) listen() error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
+		f.late.Store(res.StatusCode == http.StatusNotFound)
 		return errNotTold
 	}
 	adm, err := f.hear(res)
@@ -188,8 +187,8 @@ func (f *Fill) hear(res *http.Response) (adm policy.Admission, err error) {
 func (t *Table) Relay(w http.ResponseWriter, r *http.Request) {
 	token, ok := strings.CutPrefix(r.URL.Path, "/fill/")
 	f := t.leasedAs(token)
-	if !ok || f == nil {
-		http.NotFound(w, r)
+	if !ok || f == nil || f.Complete() {
+		http.NotFound(w, r) // it is over: what there is to know is in the store, or will be in a moment
 		return
 	}
 	reader, ok := f.Board()

@@ -99,6 +99,13 @@ func (s *Spool) Whole() bool {
 	return !s.unkept
 }
 
+// Complete reports whether the body has ended cleanly.
+func (s *Spool) Complete() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.done && s.err == nil
+}
+
 // Unkeep gives up keeping the body: it is its readers' from now on, and lives only while there are some (R6).
 func (s *Spool) Unkeep() {
 	s.mu.Lock()

@@ -35,7 +35,7 @@ func FaultOf(err error) policy.Fault {
 		return policy.Fault{Kind: policy.Refused}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return policy.Fault{Kind: policy.TimeoutBefore}
-	case errors.As(err, &protocol), strings.Contains(err.Error(), "malformed"), strings.Contains(err.Error(), "bad Content-Length"),
+	case errors.As(err, &protocol), strings.Contains(err.Error(), "malformed"), strings.Contains(err.Error(), "Content-Length"),
 		strings.Contains(err.Error(), "server response headers exceeded"):
 		return policy.Fault{Kind: policy.Garbage}
 	}

@@ -72,7 +72,10 @@ func (u *Upstream) Enter(ctx context.Context, _ policy.Class) (*Slot, error) {
 // Do asks; a member that cannot be reached has the next one asked, as long as there is no body to send again. Every request that goes out is counted, those that http.Transport repeats by itself included: it does so
 // for GET, HEAD and OPTIONS without a body only, and only when a kept connection broke before any answer (R29).
 func (s *Slot) Do(req *http.Request) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { s.u.requests.Add(1) }}
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		s.u.requests.Add(1)
+		expectHead(info)
+	}}
 	req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 	res, err := s.u.transport.RoundTrip(req)
 	for range len(s.u.members) - 1 {

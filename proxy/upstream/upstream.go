@@ -1,6 +1,9 @@
 package upstream
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
@@ -38,17 +41,28 @@ func New(c Config) (*Upstream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return With(c, &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second}).DialContext,
-		TLSHandshakeTimeout:    c.ConnectTimeout,
+	return With(c, transport(c, nil))
+}
+
+// transport asks over connections whose heads are read here first. Authorities nil: the system's.
+func transport(c Config, authorities *x509.CertPool) *http.Transport {
+	plain := &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second}
+	secure := &tls.Dialer{NetDialer: plain, Config: &tls.Config{RootCAs: authorities, NextProtos: []string{"h2", "http/1.1"}}}
+	return &http.Transport{
+		DialContext: dialled(plain.DialContext),
+		DialTLSContext: dialled(func(ctx context.Context, network, address string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, c.ConnectTimeout) // the handshake included
+			defer cancel()
+			return secure.DialContext(ctx, network, address)
+		}),
 		ResponseHeaderTimeout:  c.ResponseTimeout,
-		MaxResponseHeaderBytes: 64 << 10,
+		MaxResponseHeaderBytes: maxHead,
 		MaxIdleConnsPerHost:    c.MaxConcurrent,
 		IdleConnTimeout:        idleConnections,
 		ExpectContinueTimeout:  time.Second,
 		DisableCompression:     true, // what the upstream encodes is stored and passed on as it is
 		ForceAttemptHTTP2:      true,
-	})
+	}
 }
 
 // With is New over a transport of the caller's: tests bring one of their own, telemetry wraps one.
