@@ -166,14 +166,6 @@ func (r *replica) tell(path string, body any) (string, error) {
 	return reading(res)
 }
 
-// look reads from the admin port.
-func (r *replica) look(path string) (string, error) {
-	res, err := http.Get("http://" + r.admin + path)
-	if err != nil {
-		return "", err
-	}
-	return reading(res)
-}
 
 func reading(res *http.Response) (string, error) {
 	defer res.Body.Close()

@@ -82,7 +82,7 @@ func TestClientFails(t *testing.T) {
 		{"another server", serve(t, text(404, "not found")), "not weir's admin port"},
 		{"another server that is glad", serve(t, text(200, "<html>")), "not weir's admin port"},
 		{"another server's JSON", serve(t, text(500, `{"error":"x"}`)), "not weir's admin port"},
-		{"a redirect", serve(t, http.RedirectHandler("/elsewhere", 307)), "not weir's admin port"},
+		{"a redirect", serve(t, http.RedirectHandler("/elsewhere", http.StatusTemporaryRedirect)), "not weir's admin port"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := c.client.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
