@@ -81,7 +81,6 @@ func (f *framed) Read(p []byte) (int, error) {
 func (f *framed) advance() {
 	for f.due.Load() {
 		if n := min(len(f.part), len("HTTP/")); string(f.part[:n]) != "HTTP/"[:n] {
-			f.due.Store(false)
 			break
 		}
 		end := headEnd(f.part, f.seen)
@@ -149,7 +148,6 @@ func judged(head []byte) []byte {
 	// What is left is no coding: identity, as older servers say, or a word that nobody has registered. As none was asked
 	// for (RFC 9110 §10.1.4), there is nothing to undo, and the body ends with the connection (§6.3).
 	h.Del("Transfer-Encoding")
-	h.Set("Connection", "close")
 	b := bytes.NewBufferString(status + "\r\n")
 	_ = http.Header(h).Write(b) // a buffer takes everything
 	return append(b.Bytes(), "\r\n"...)

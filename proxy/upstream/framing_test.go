@@ -104,6 +104,7 @@ func TestFraming(t *testing.T) {
 		"a blank before the colon":    {[]string{ok + "X-A \t: 1\r\nTransfer-Encoding : chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n"}, "ab"},
 		"a blank and a fold":          {[]string{ok + "X-A : 1\r\nX-B: x\r\n :\r\nContent-Length : 2\r\n\r\nabc"}, "ab"},
 		"a body that names a coding":  {[]string{ok + "Content-Length: 29\r\n\r\nTransfer-Encoding: identity\r\n"}, "Transfer-Encoding: identity\r\n"},
+		"a body that looks like one":  {[]string{ok + "Content-Length: 49\r\n\r\n", ok + "Transfer-Encoding: identity\r\n\r\nx"}, ok + "Transfer-Encoding: identity\r\n\r\nx"},
 		"a field that sounds like it": {[]string{ok + "X-Transfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nab"}, "ab"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,12 +208,28 @@ func TestHandshakeTimeout(t *testing.T) {
 	}
 }
 
+// Only a head is waited for: not the end of what is none, nor of another protocol's words, nor of what is too long.
+func TestWhatIsNoHeadIsNotHeldBack(t *testing.T) {
+	for name, sent := range map[string]string{
+		"no HTTP": "SSH-2.0-x\r\n", "another protocol": "HTTP/1.1 101 Switching Protocols\r\n\r\nHTTP/ is not spoken here", "too long": "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHead),
+	} {
+		dry := func() { t.Errorf("%s: it waits for more", name) }
+		c := &framed{Conn: &pieces{left: []byte(sent), step: 1 << 10, dry: dry}}
+		c.due.Store(true)
+		got := make([]byte, len(sent))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != sent {
+			t.Errorf("%s: %.50q, %v", name, got, err)
+		}
+	}
+}
+
 // However a head is cut into packets, the same comes out; and what is no head comes out as it was.
 func FuzzFramed(f *testing.F) {
 	for _, seed := range []string{
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nab", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nab", "HTTP/1.1\n\n", "x", "HTTP/1.0 200 OK\nTransfer-Encoding: chunked\n\n",
 	} {
 		f.Add([]byte(seed), uint8(3))
+		f.Add([]byte(seed), uint8(0))
 	}
 	f.Fuzz(func(t *testing.T, sent []byte, size uint8) {
 		read := func(step int) string {
@@ -240,10 +257,14 @@ type pieces struct {
 	net.Conn
 	left []byte
 	step int
+	dry  func() // called when there are no more
 }
 
 func (p *pieces) Read(b []byte) (int, error) {
 	if len(p.left) == 0 {
+		if p.dry != nil {
+			p.dry()
+		}
 		return 0, io.EOF
 	}
 	n := copy(b[:min(len(b), p.step)], p.left)
