@@ -73,6 +73,7 @@ const (
 	Panicked          // a fault of ours; see the log
 	BadRequest        // the request has more than one meaning
 	StaleForbidden    // the upstream failed, and must-revalidate or its like forbids a stale answer
+	UpstreamSick      // the upstream fails as a whole, and is spared for a moment
 	reasons           // how many there are
 )
 
@@ -174,4 +175,5 @@ var words = [reasons]word{
 	Panicked:          {"panicked", "a fault of ours; see the log", "", 502},
 	BadRequest:        {"bad-request", "the request has more than one meaning", "", 400},
 	StaleForbidden:    {"stale-forbidden", "the upstream failed, and must-revalidate or its like forbids a stale answer", "", 504},
+	UpstreamSick:      {"upstream-sick", "the upstream fails as a whole, and is spared for a moment", "", 503},
 }

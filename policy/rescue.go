@@ -16,6 +16,7 @@ const (
 	Busy                               // not the upstream's doing: our queue to it is full
 	BrokenWait                         // not the upstream's doing: the wait ended without an answer
 	Slow                               // it takes longer than soft_timeout; the fetch goes on
+	Spared                             // not the upstream's doing: it fails as a whole, and was not asked
 )
 
 // Fault is an upstream's failure, the input of Rescue.
@@ -69,6 +70,8 @@ func FaultReason(f Fault) Reason {
 		return UpstreamStatus
 	case Busy:
 		return UpstreamBusy
+	case Spared:
+		return UpstreamSick
 	}
 	return WaitTimeout
 }

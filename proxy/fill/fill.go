@@ -54,12 +54,14 @@ type Interim struct {
 
 // Fill is one upstream fetch under way.
 type Fill struct {
-	ask   Ask
-	table *Table
-	name  string       // in the table; "": it is not in there
-	lease *store.Lease // nil: none (island mode, HEAD, alone)
-	held  *store.Lease // somebody else's: this fill only awaits its end
-	up    *upstream.Upstream
+	ask    Ask          // as it was asked: others read it
+	prior  *store.Entry // what the upstream is asked about; the machine's own
+	table  *Table
+	name   string       // in the table; "": it is not in there
+	lease  *store.Lease // nil: none (island mode, HEAD, alone)
+	leased bool         // it began with one
+	held   *store.Lease // somebody else's: this fill only awaits its end
+	up     *upstream.Upstream
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -204,7 +206,7 @@ func (f *Fill) fail(err error, fault policy.Fault) step {
 	f.report.Err = err
 	f.report.Reason = policy.FaultReason(fault)
 	f.report.End = Failed
-	if fault.Kind == policy.Busy || fault.Kind == policy.BrokenWait {
+	if isOurs(fault) {
 		f.report.End = Lapsed
 	}
 	f.spool.End(err)
@@ -219,10 +221,15 @@ func (f *Fill) fail(err error, fault policy.Fault) step {
 
 // failure is what those who wait elsewhere learn. Failed is only what the upstream did; for the rest another replica may try (R22).
 func failure(fault policy.Fault) store.Outcome {
-	if fault.Kind == policy.Busy || fault.Kind == policy.BrokenWait {
+	if isOurs(fault) {
 		return store.Outcome{End: store.Lapsed}
 	}
 	return store.Outcome{End: store.Failed, Fault: fault, Remember: min(max(fault.RetryAfter, remember), rememberMost)}
+}
+
+// isOurs: the upstream was not asked, or not heard out.
+func isOurs(fault policy.Fault) bool {
+	return fault.Kind == policy.Busy || fault.Kind == policy.BrokenWait || fault.Kind == policy.Spared
 }
 
 // A failure spares the upstream this long, where a stale copy can stand in (R23).
@@ -252,29 +259,4 @@ func (f *Fill) renew() {
 		f.table.remove(f)
 		return
 	}
-}
-
-// release gives the lease back. It ends with the store's own deadline, not with the fill's context: a drain releases too.
-func (f *Fill) release(out store.Outcome) {
-	f.ended = true
-	if err := f.table.options.Store.Release(context.WithoutCancel(f.ctx), *f.lease, out); err != nil {
-		f.report.StoreFault = "release"
-	}
-}
-
-// commit writes, and reports how it went. A refused write harms nobody: those aboard are served all the same.
-func (f *Fill) commit(w store.Write) {
-	f.ended = true
-	err := f.table.options.Store.Commit(context.WithoutCancel(f.ctx), *f.lease, w)
-	switch {
-	case err == nil:
-		return
-	case errors.Is(err, store.ErrLost):
-		f.report.End, f.report.Reason = Lost, policy.LeaseLost
-	case errors.Is(err, store.ErrReadOnly):
-		f.report.End, f.report.Reason, f.report.StoreFault = Unstored, policy.StoreReadOnly, "commit"
-	default:
-		f.report.End, f.report.Reason, f.report.StoreFault = Unstored, policy.StoreUnavailable, "commit"
-	}
-	f.report.Err = err
 }

@@ -129,8 +129,9 @@ func TestSourcesAreRead(t *testing.T) {
 		Upstreams: func() map[string]upstream.Stats {
 			asked++
 			return map[string]upstream.Stats{
-				"api":  {Requests: asked, Failures: 8, Running: 9, Queued: 10, Streams: 11},
-				"idle": {},
+				"api":  {Requests: asked, Failures: 8, Running: 9, Queued: 10, Streams: 11, Health: "sick", Spared: 15},
+				"idle": {Health: "well"},
+				"dead": {Health: "down"},
 			}
 		},
 		Store: func() (entries, bytes, evictions int64) { return 12, 13, 14 },
@@ -141,7 +142,8 @@ func TestSourcesAreRead(t *testing.T) {
 		`weir_spool_bytes 5`, `weir_exchanges_running 6`,
 		`weir_upstream_requests_total{upstream="api"} 2`, `weir_upstream_failures_total{upstream="api"} 8`,
 		`weir_upstream_running{upstream="api"} 9`, `weir_upstream_queued{upstream="api"} 10`, `weir_upstream_streams{upstream="api"} 11`,
-		`weir_upstream_requests_total{upstream="idle"} 0`,
+		`weir_upstream_requests_total{upstream="idle"} 0`, `weir_upstream_spared_total{upstream="api"} 15`,
+		`weir_upstream_sick{upstream="idle"} 0`, `weir_upstream_sick{upstream="api"} 1`, `weir_upstream_sick{upstream="dead"} 2`,
 		`weir_store_entries 12`, `weir_store_bytes 13`, `weir_store_evictions_total 14`,
 		`weir_log_dropped_total 0`,
 	)

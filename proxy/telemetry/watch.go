@@ -66,6 +66,8 @@ func (f *forge) upstreams() func(metric.Observer, map[string]upstream.Stats) {
 	running := f.gauge("upstream_running", "Slots taken.")
 	queued := f.gauge("upstream_queued", "Requests waiting for a slot.")
 	streams := f.gauge("upstream_streams", "Upgrades and event streams under way.")
+	sick := f.gauge("upstream_sick", "1 while it fails on many pages, 2 while it cannot be reached at all.")
+	spared := f.total("upstream_spared", "Requests that were not sent because the upstream is sick.")
 	return func(o metric.Observer, all map[string]upstream.Stats) {
 		for name, s := range all {
 			label := metric.WithAttributeSet(attribute.NewSet(attribute.String("upstream", name)))
@@ -74,8 +76,20 @@ func (f *forge) upstreams() func(metric.Observer, map[string]upstream.Stats) {
 			o.ObserveInt64(running, s.Running, label)
 			o.ObserveInt64(queued, s.Queued, label)
 			o.ObserveInt64(streams, s.Streams, label)
+			o.ObserveInt64(sick, illness(s.Health), label)
+			o.ObserveInt64(spared, int64(s.Spared), label)
 		}
 	}
+}
+
+func illness(health string) int64 {
+	switch health {
+	case "sick":
+		return 1
+	case "down":
+		return 2
+	}
+	return 0
 }
 
 func (f *forge) store() func(metric.Observer, func() (entries, bytes, evictions int64)) {

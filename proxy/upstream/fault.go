@@ -25,8 +25,11 @@ func FaultOf(err error) policy.Fault {
 		record    tls.RecordHeaderError
 		timeout   net.Error
 		protocol  textproto.ProtocolError
+		spared    *Spared
 	)
 	switch {
+	case errors.As(err, &spared):
+		return policy.Fault{Kind: policy.Spared, RetryAfter: spared.After}
 	case errors.Is(err, ErrBusy):
 		return policy.Fault{Kind: policy.Busy}
 	case errors.As(err, &dns), errors.As(err, &cert), errors.As(err, &authority), errors.As(err, &record):
@@ -42,10 +45,11 @@ func FaultOf(err error) policy.Fault {
 	return policy.Fault{Kind: policy.Reset}
 }
 
-// FaultOfStatus names an answer that counts as a failure (RFC 5861 §4); ok is false for every other.
+// FaultOfStatus names an answer that counts as a failure (RFC 5861 §4, and 429: asking again at once is what it forbids);
+// ok is false for every other.
 func FaultOfStatus(res *http.Response, now time.Time) (f policy.Fault, ok bool) {
 	switch res.StatusCode {
-	case 500, 502, 503, 504:
+	case 429, 500, 502, 503, 504:
 		return policy.Fault{Kind: policy.BadStatus, Status: res.StatusCode, RetryAfter: retryAfter(res.Header, now)}, true
 	}
 	return policy.Fault{}, false

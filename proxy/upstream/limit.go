@@ -38,18 +38,42 @@ func newLimit(c Config) *limit {
 type Slot struct {
 	u     *Upstream
 	leave sync.Once
+	tries bool   // whether the upstream is well again; the circuit's
+	page  string // see For
 	// stream: it has left the budget for max_streams.
 	stream atomic.Bool
 }
 
-// Enter waits for a slot. ErrBusy says that the queue is full or took too long; otherwise the context's error.
-// The class is the asker's place in the queue (R26); one queue in order of arrival serves all of them for now.
-func (u *Upstream) Enter(ctx context.Context, _ policy.Class) (*Slot, error) {
+// Enter waits for a slot. ErrBusy says that the queue is full or took too long, Spared that the upstream is sick;
+// otherwise it is the context's error. The class is the asker's place in the queue (R26); one queue in order of arrival
+// serves all of them for now, but for early refreshes, which are dropped when they would have to queue.
+func (u *Upstream) Enter(ctx context.Context, class policy.Class) (*Slot, error) {
+	if err := u.wait(ctx, class); err != nil {
+		return nil, err
+	}
+	tries, err := u.circuit.enter(class)
+	if err != nil {
+		u.limit.slots.Release(1)
+		return nil, err
+	}
+	u.limit.running.Add(1)
+	return &Slot{u: u, tries: tries}, nil
+}
+
+// wait takes one of the slots, in turn. Who is spared does not queue for it.
+func (u *Upstream) wait(ctx context.Context, class policy.Class) error {
 	l := u.limit
+	if after, spared := u.circuit.spares(class); spared {
+		u.circuit.refused.Add(1)
+		return &Spared{u.config.Name, after}
+	}
 	if !l.slots.TryAcquire(1) {
+		if class == policy.EarlyWaits {
+			return fmt.Errorf("upstream %q: %w: too busy for an early refresh", u.config.Name, ErrBusy)
+		}
 		if l.queued.Add(1) > l.queue {
 			l.queued.Add(-1)
-			return nil, fmt.Errorf("upstream %q: %w: %d wait already", u.config.Name, ErrBusy, l.queue)
+			return fmt.Errorf("upstream %q: %w: %d wait already", u.config.Name, ErrBusy, l.queue)
 		}
 		patience, cancel := context.WithTimeout(ctx, l.patience)
 		err := l.slots.Acquire(patience, 1)
@@ -59,15 +83,18 @@ func (u *Upstream) Enter(ctx context.Context, _ policy.Class) (*Slot, error) {
 			if err == nil {
 				l.slots.Release(1)
 			}
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		if err != nil {
-			return nil, fmt.Errorf("upstream %q: %w: no slot within %v", u.config.Name, ErrBusy, l.patience)
+			return fmt.Errorf("upstream %q: %w: no slot within %v", u.config.Name, ErrBusy, l.patience)
 		}
 	}
-	l.running.Add(1)
-	return &Slot{u: u}, nil
+	return nil
 }
+
+// For names the page that is asked for on everybody's behalf: its failure may be the upstream's. Of a slot that is for
+// no page, a failure is taken for the request's own doing, and says nothing of the upstream.
+func (s *Slot) For(page string) { s.page = page }
 
 // Do asks; a member that cannot be reached has the next one asked, as long as there is no body to send again. Every request that goes out is counted, those that http.Transport repeats by itself included: it does so
 // for GET, HEAD and OPTIONS without a body only, and only when a kept connection broke before any answer (R29).
@@ -88,6 +115,7 @@ func (s *Slot) Do(req *http.Request) (*http.Response, error) {
 	if err != nil && req.Context().Err() == nil {
 		s.u.failures.Add(1)
 	}
+	s.u.circuit.record(verdictOf(req.Context(), s.page, res, err), &s.tries, s.page)
 	return res, err
 }
 
@@ -113,6 +141,9 @@ func (s *Slot) Stream() error {
 func (s *Slot) Leave() {
 	s.leave.Do(func() {
 		l := s.u.limit
+		if s.tries {
+			s.u.circuit.record(unknown, &s.tries, "")
+		}
 		if s.stream.Load() {
 			l.streams.Add(-1)
 			return

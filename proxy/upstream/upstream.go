@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"weir/policy"
 )
 
 // Upstream is one server behind us, or several that answer alike.
@@ -20,6 +22,7 @@ type Upstream struct {
 	next      atomic.Uint64 // whose turn it is
 	transport http.RoundTripper
 	limit     *limit
+	circuit   *circuit
 	requests  atomic.Uint64
 	failures  atomic.Uint64
 }
@@ -31,6 +34,8 @@ type Stats struct {
 	Running  int64  `json:"running"` // slots taken
 	Queued   int64  `json:"queued"`
 	Streams  int64  `json:"streams"` // upgrades and event streams
+	Health   string `json:"health"`  // well | sick | down
+	Spared   uint64 `json:"spared"`  // requests that were not sent because it is not well
 }
 
 // idleConnections close before most servers close theirs, so that a request rarely meets a closing connection (R29).
@@ -70,7 +75,7 @@ func With(c Config, t http.RoundTripper) (*Upstream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	u := &Upstream{config: c, transport: t, limit: newLimit(c)}
+	u := &Upstream{config: c, transport: t, limit: newLimit(c), circuit: newCircuit(c.Name)}
 	for _, raw := range c.all() {
 		m, err := url.Parse(raw)
 		if err != nil {
@@ -95,7 +100,23 @@ func (u *Upstream) Stats() Stats {
 		Running:  u.limit.running.Load(),
 		Queued:   u.limit.queued.Load(),
 		Streams:  u.limit.streams.Load(),
+		Health:   u.circuit.state(),
+		Spared:   u.circuit.refused.Load(),
 	}
+}
+
+// Health is how the upstream does, as decisions need to know it.
+func (u *Upstream) Health() policy.Health {
+	if u.circuit.sick.Load() {
+		return policy.Sick
+	}
+	return policy.Well
+}
+
+// Spares reports whether a request of such a class would not be sent now, since the upstream as a whole does badly, and
+// for how long about.
+func (u *Upstream) Spares(class policy.Class) (after time.Duration, spared bool) {
+	return u.circuit.spares(class)
 }
 
 // Close drops idle connections.
