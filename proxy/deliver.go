@@ -65,7 +65,7 @@ func (x *exchange) fromEntry(d policy.Decision) {
 func (x *exchange) fromFill(d policy.Decision) {
 	r := x.fill.Result()
 	x.report.Action = policy.Fetch
-	x.report.Stored = x.mine && r.Admission.Keep > 0 && x.fill.Whole()
+	x.report.Stored = x.mine && x.fill.Keeps()
 	if r.Admission.Reason != policy.None {
 		x.report.Detail = r.Admission.Reason
 	}
@@ -134,11 +134,20 @@ func (x *exchange) spans(c *content) ([]policy.Span, error) {
 		if err != nil || len(spans) != 1 || spans[0].End == math.MaxInt64 {
 			return nil, nil
 		}
-		if c.size = x.reader.Reach(x.r.Context(), spans[0].End); c.size < 0 {
+		size, ok := x.reader.Reach(x.r.Context(), spans[0].End)
+		switch {
+		case !ok:
+			return nil, nil
+		case size < 0:
 			return spans, nil
 		}
+		c.size = size
 	}
-	return policy.Ranges(x.plan.Request, c.stored, c.size)
+	spans, err := policy.Ranges(x.plan.Request, c.stored, c.size)
+	if _, growing := c.body.(fillSource); growing && len(spans) > 1 {
+		return nil, nil // it is read once, from its beginning
+	}
+	return spans, err
 }
 
 // whole writes all of it.

@@ -306,6 +306,10 @@ func (x *exchange) atHead() *state {
 // All who wait here arrived before that one is sent, so it serves them all.
 func next() *state {
 	return &state{"next", func(x *exchange) *state {
+		if x.reader != nil {
+			x.reader.Close() // who reads no more must not hold up who does
+			x.reader = nil
+		}
 		select {
 		case <-x.fill.Done():
 			return lookup()

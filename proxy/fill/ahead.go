@@ -11,7 +11,7 @@ import (
 
 // ReadAhead takes the body of a pass off the upstream's hands as fast as it comes, within the memory budget, so that a
 // slow client does not hold the upstream's slot (R24). Between two bytes at most idle may pass. Keep, unless it is nil,
-// is called once, by whoever reads: with the whole body at its end, or with nil when it did not come whole.
+// is called once, whether the client reads or not: with the whole body at its end, or with nil when it did not come whole.
 func (t *Table) ReadAhead(body io.ReadCloser, idle time.Duration, keep func(store.Body)) io.ReadCloser {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	s := NewSpool(t.budget, t.options.MaxBody, func() { cancel(errDeserted) })
@@ -28,25 +28,28 @@ func (t *Table) ReadAhead(body io.ReadCloser, idle time.Duration, keep func(stor
 			keep(nil)
 		}
 	})
-	t.running.Add(1)
-	go func() {
-		defer t.running.Done()
+	stop := context.AfterFunc(ctx, a.closeBody) // a drain that is over ends a read that is not
+	t.running.Go(func() {
+		defer stop()
 		defer cancel(nil)
 		defer a.closeBody()
-		s.End(pump(ctx, source{body, idle, func() { body.Close() }}, s))
-	}()
+		s.End(pump(ctx, source{body, idle, a.closeBody, a.ended}, s))
+		a.ended() // whether the client has read it by now or not: others wait for what becomes of it
+	})
 	return a
 }
 
 // source is a body that comes from upstream: between two of its bytes at most idle may pass, then stalled is called.
 type source struct {
-	body    io.Reader
-	idle    time.Duration
-	stalled func()
+	body     io.Reader
+	idle     time.Duration
+	stalled  func()
+	outgrown func() // called once, when the body is no longer kept whole
 }
 
 // pump moves a body into a spool; nil is its clean end.
 func pump(ctx context.Context, from source, s *Spool) error {
+	whole := s.Whole()
 	timer := time.AfterFunc(from.idle, from.stalled)
 	defer timer.Stop()
 	for {
@@ -59,6 +62,10 @@ func pump(ctx context.Context, from source, s *Spool) error {
 		n, err := from.body.Read(space)
 		if n > 0 {
 			s.Wrote(n)
+		}
+		if whole && !s.Whole() {
+			whole = false
+			from.outgrown()
 		}
 		if err == io.EOF {
 			return nil

@@ -57,10 +57,11 @@ type Fill struct {
 	ask    Ask          // as it was asked: others read it
 	prior  *store.Entry // what the upstream is asked about; the machine's own
 	table  *Table
-	name   string       // in the table; "": it is not in there
-	lease  *store.Lease // nil: none (island mode, HEAD, alone)
-	leased bool         // it began with one
-	held   *store.Lease // somebody else's: this fill only awaits its end
+	name   string          // in the table; "": it is not in there
+	lease  *store.Lease    // nil: none (island mode, HEAD, alone)
+	leased bool            // it began with one
+	gone   <-chan struct{} // closes when that lease is revoked or runs out
+	held   *store.Lease    // somebody else's: this fill only awaits its end
 	up     *upstream.Upstream
 
 	ctx    context.Context
@@ -143,7 +144,7 @@ func (f *Fill) run() {
 		first = relay
 	}
 	if f.lease != nil {
-		go f.renew()
+		f.table.running.Go(f.renew)
 	}
 	for s := first; s != nil; {
 		s = s(f)
@@ -170,16 +171,13 @@ func (f *Fill) over() {
 	f.table.forget(f)
 	close(f.done)
 	f.cancel(nil)
-	if f.limit != nil {
-		f.limit.Stop()
-	}
+	f.limit.Stop()
 	if !f.ask.Why.waited() && f.held == nil {
 		f.table.refreshes.end()
 	}
 	f.report.Total = time.Since(f.report.Started)
 	f.report.Bytes = f.spool.Size()
 	f.table.options.Observe(f.report)
-	f.table.running.Done()
 }
 
 var errLapsed = errors.New("fill ended early")
@@ -238,6 +236,16 @@ const (
 	rememberMost = time.Minute
 )
 
+// revoked reports whether the lease it began with is gone.
+func (f *Fill) revoked() bool {
+	select {
+	case <-f.gone:
+		return true
+	default:
+		return false
+	}
+}
+
 // renew keeps the lease while the fill lives, whether it queues, waits for a head or reads (R14). When the lease is
 // lost the fill leaves the table, so that later exchanges start afresh; those aboard are served, and commit refuses.
 func (f *Fill) renew() {
@@ -249,7 +257,7 @@ func (f *Fill) renew() {
 			return
 		case <-f.ctx.Done():
 			return
-		case <-f.lease.Lost:
+		case <-f.gone:
 		case <-tick.C:
 			if _, err := f.table.options.Store.Renew(f.ctx, *f.lease, leaseTTL); !errors.Is(err, store.ErrLost) {
 				continue

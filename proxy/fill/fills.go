@@ -3,6 +3,7 @@ package fill
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -45,7 +46,9 @@ type Table struct {
 	fills  map[string]*Fill
 	leased map[string]*Fill // by token: what other replicas may ask for
 
-	peers *http.Client
+	asking   map[string]chan struct{} // by token: takes whose answer has not been acted on yet
+	peersMet map[string]bool
+	peers    *http.Client
 
 	refreshes refreshes
 }
@@ -55,7 +58,7 @@ func NewTable(o Options) *Table {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Table{
 		options: o, budget: NewBudget(o.Spool), ctx: ctx, stop: stop,
-		fills: map[string]*Fill{}, leased: map[string]*Fill{}, refreshes: refreshes{most: o.Refreshes},
+		fills: map[string]*Fill{}, leased: map[string]*Fill{}, asking: map[string]chan struct{}{}, peersMet: map[string]bool{}, refreshes: refreshes{most: o.Refreshes},
 		peers: peers(),
 	}
 }
@@ -145,7 +148,9 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 		f := t.start(&Fill{ask: ask, name: name})
 		return Taken{Entry: ask.Prior, Fill: f}, true
 	}
-	got, err := t.options.Store.Take(t.ctx, ask.Plan.Key, t.want(ask))
+	want := t.want(ask)
+	defer t.asks(want.Token)()
+	got, err := t.options.Store.Take(t.ctx, ask.Plan.Key, want)
 	if err == nil || got.Entry != nil {
 		ask.Prior = got.Entry
 	}
@@ -153,9 +158,11 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 	switch {
 	case err != nil:
 		taken.StoreFault = "take"
-		return t.alone(name, ask, taken)
+		return t.island(name, ask, taken, lostReply(err, ask, want))
 	case got.HeldBy != nil:
-		taken.Fill = t.start(&Fill{ask: ask, name: name, held: got.HeldBy})
+		if taken.Fill = t.own(got.HeldBy.Token); taken.Fill == nil {
+			taken.Fill = t.start(&Fill{ask: ask, name: name, held: got.HeldBy})
+		}
 		return taken, false
 	case got.Lease != nil:
 		return t.fill(name, ask, taken, got.Lease)
@@ -215,13 +222,49 @@ func (a Ask) need() (why Why, wanted bool) {
 	}
 }
 
-// alone goes on without the shared store: this process still collapses, and keeps nothing (R17, decision 10).
-func (t *Table) alone(name string, ask Ask, taken Taken) (Taken, bool) {
-	if ask.Plan.LookOnly() || ask.Look {
+// lostReply is the lease that a take without an answer may have been granted: the fill runs under the token that was
+// sent, and its commit decides (R14). nil: the store said that it grants none.
+func lostReply(err error, ask Ask, want store.Want) *store.Lease {
+	if !errors.Is(err, store.ErrUnavailable) || want.TTL <= 0 {
+		return nil
+	}
+	return &store.Lease{Key: ask.Plan.Key, Token: want.Token, Holder: want.Holder}
+}
+
+// island goes on without the shared store: this process still collapses (R17, decision 10). What nobody waits for is
+// not fetched, as there is nowhere to keep it.
+func (t *Table) island(name string, ask Ask, taken Taken, lease *store.Lease) (Taken, bool) {
+	if ask.Plan.LookOnly() || ask.Look || !ask.Why.waited() {
 		return taken, false
 	}
-	taken.Fill = t.start(&Fill{ask: ask, name: name})
+	taken.Fill = t.start(&Fill{ask: ask, name: name, lease: lease})
 	return taken, true
+}
+
+// asks notes a take whose answer is not acted on yet; the result ends the note.
+func (t *Table) asks(token string) (answered func()) {
+	acted := make(chan struct{})
+	t.mu.Lock()
+	t.asking[token] = acted
+	t.mu.Unlock()
+	return func() {
+		t.mu.Lock()
+		delete(t.asking, token)
+		t.mu.Unlock()
+		close(acted)
+	}
+}
+
+// own finds the fill behind a lease that turns out to be this replica's own: a look and a take are two flights, and the
+// one may meet the lease that the other has just been granted (R15). nil: it is somebody else's, or over.
+func (t *Table) own(token string) *Fill {
+	t.mu.Lock()
+	acted := t.asking[token]
+	t.mu.Unlock()
+	if acted != nil {
+		<-acted
+	}
+	return t.leasedAs(token)
 }
 
 // Alone starts a fill that nobody joins: behind a marker, or for those who parted from another at its head.
@@ -231,12 +274,13 @@ func (t *Table) Alone(ask Ask) Taken {
 }
 
 func (t *Table) start(f *Fill) *Fill {
-	f.table = t
+	f.table, f.prior = t, f.ask.Prior
+	if f.leased = f.lease != nil; f.leased {
+		f.gone = f.lease.Lost
+	}
 	f.up = t.options.Upstreams[f.ask.Plan.Route.Upstream]
 	f.ctx, f.cancel = context.WithCancelCause(t.ctx)
-	if f.held == nil {
-		f.limit = time.AfterFunc(f.up.Config().FillTimeout, func() { f.cancel(context.DeadlineExceeded) })
-	}
+	f.limit = time.AfterFunc(f.up.Config().FillTimeout, func() { f.cancel(context.DeadlineExceeded) })
 	f.spool = NewSpool(t.budget, t.options.MaxBody, func() { f.cancel(errDeserted) })
 	f.interim, f.head, f.done = make(chan Interim, 8), make(chan struct{}), make(chan struct{})
 	f.report = Report{Route: f.ask.Plan.Route.Name, Upstream: f.ask.Plan.Route.Upstream, Why: f.ask.Why, Started: time.Now()}
@@ -251,8 +295,7 @@ func (t *Table) start(f *Fill) *Fill {
 		t.leased[f.lease.Token] = f
 	}
 	t.mu.Unlock()
-	t.running.Add(1)
-	go f.run()
+	t.running.Go(f.run)
 	return f
 }
 
@@ -262,10 +305,16 @@ func (w Why) waited() bool { return w != Refresh && w != Early && w != Warm }
 // Asker is the reader of the one for whom the fill was started, who closes it.
 func (f *Fill) Asker() *Reader { return f.asker }
 
+// find is the fill under way. One whose lease was revoked is not to be joined: what it brings was purged (R13).
 func (t *Table) find(name string) *Fill {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.fills[name]
+	f := t.fills[name]
+	if f != nil && f.leased && f.revoked() {
+		delete(t.fills, name)
+		return nil
+	}
+	return f
 }
 
 // Running finds the fill of a page's GET that is under way; nil: none.

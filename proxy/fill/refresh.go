@@ -29,7 +29,7 @@ func (t *Table) Refresh(ask Ask) {
 	if t.find(t.name(ask.Plan)) != nil {
 		return
 	}
-	go func() {
+	t.running.Go(func() {
 		_, _ = t.Take(t.ctx, ask) // nobody waits: the fill reports for itself
-	}()
+	})
 }

@@ -34,12 +34,14 @@ var (
 // relay is a fill that another replica runs. Its bytes come from the holder while it runs; where that is not possible,
 // the end of its lease is waited for, and says to look again.
 func relay(f *Fill) step {
+	f.report.End = Awaited
 	ended, told := make(chan store.Outcome, 1), make(chan error, 1)
 	f.table.running.Go(func() { ended <- f.await() })
 	f.table.running.Go(func() { told <- f.listen() })
-	f.report.End = Awaited
 	select {
 	case out := <-ended:
+		// Committed, purged or given up: who comes from now on looks for himself.
+		f.table.remove(f)
 		// What is shared but not kept ends the lease at the head that the holder is just telling.
 		f.hearOut(told)
 		if f.learn(out, "") {
@@ -47,12 +49,17 @@ func relay(f *Fill) step {
 		}
 		return f.heard(<-told)
 	case err := <-told:
-		if errors.Is(err, errGone) && f.learn(store.Outcome{End: store.Lapsed}, f.held.Token) {
+		switch {
+		case errors.Is(err, errGone) && f.learn(store.Outcome{End: store.Lapsed}, f.held.Token):
+			f.report.End = Overtaken
 			return nil
+		case err != nil && f.published():
+			f.table.remove(f)
+			return f.heard(err)
 		}
 		// Who comes before the holder has committed would find nothing to look up.
 		f.learn(<-ended, "")
-		return f.heard(err)
+		return nil
 	}
 }
 
@@ -108,15 +115,11 @@ func (f *Fill) listen() error {
 		return errNotTold
 	}
 	res, err := f.table.peers.Do(req)
-	switch {
-	case f.ctx.Err() != nil:
-		return errNotTold
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.ErrUnexpectedEOF):
-		return errGone
-	case err != nil:
-		return errNotTold
+	if err != nil {
+		return f.silence(err)
 	}
 	defer res.Body.Close()
+	f.table.meet(f.held.Holder)
 	if res.StatusCode != http.StatusOK {
 		f.late.Store(res.StatusCode == http.StatusNotFound)
 		return errNotTold
@@ -129,19 +132,53 @@ func (f *Fill) listen() error {
 	published := false
 	f.heading.Do(func() {
 		published = true
-		f.report.Status = adm.Stored.Status
+		f.report.Status, f.report.End = adm.Stored.Status, Relayed
 		f.publish(Result{Response: adm.Stored.Response, Admission: adm, Length: length})
 	})
 	if !published {
 		return nil
 	}
-	err = pump(f.ctx, source{res.Body, forever, func() {}}, f.spool)
+	idle := f.up.Config().IdleTimeout
+	err = pump(f.ctx, source{res.Body, idle, func() { f.cancel(errStalled) }, func() { f.table.remove(f) }}, f.spool)
 	if err == nil && res.Trailer.Get(fieldEnd) != complete {
 		err = fmt.Errorf("holder broke off: %w", io.ErrUnexpectedEOF)
 	}
 	f.spool.End(err)
 	return err
 }
+
+// silence says what it means that a holder could not be asked. A connection that breaks, or is refused by an address that
+// has answered before, is the news that its process is gone. One that never answered may just not be reachable from here.
+func (f *Fill) silence(err error) error {
+	refused := errors.Is(err, syscall.ECONNREFUSED) && f.table.met(f.held.Holder)
+	switch {
+	case f.ctx.Err() != nil:
+		return errNotTold
+	case refused, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return errGone
+	}
+	f.report.StoreFault = "relay"
+	return errNotTold
+}
+
+// meet remembers a peer that has answered; met reports whether one has.
+func (t *Table) meet(address string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.peersMet) >= maxPeers {
+		clear(t.peersMet)
+	}
+	t.peersMet[address] = true
+}
+
+func (t *Table) met(address string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peersMet[address]
+}
+
+// maxPeers bounds what is remembered: addresses come and go with deployments.
+const maxPeers = 1024
 
 // The fields by which a holder tells of its fill. The head follows in the body, as it would lie in the store.
 const (
@@ -214,6 +251,8 @@ func (t *Table) Relay(w http.ResponseWriter, r *http.Request) {
 	}
 	control := http.NewResponseController(w)
 	for {
+		// A peer that is gone without a word must not hold the body in memory.
+		_ = control.SetWriteDeadline(time.Now().Add(patience))
 		if !reader.Pending() {
 			_ = control.Flush()
 		}

@@ -29,7 +29,9 @@ const (
 	Unstored  End = "unstored"  // answered, shared or not, and not kept: see Reason
 	Failed    End = "failed"    // the upstream failed
 	Lost      End = "lost"      // purged meanwhile, or the lease ran out
-	Awaited   End = "awaited"   // another replica filled
+	Awaited   End = "awaited"   // another replica filled, and its commit was waited for
+	Relayed   End = "relayed"   // another replica filled, and its bytes came as it had them
+	Overtaken End = "overtaken" // another replica filled, and is gone: its lease is free to be taken over
 	Lapsed    End = "lapsed"    // nothing came of it, and not by the upstream's doing
 )
 

@@ -112,10 +112,14 @@ func (s *Spool) Unkeep() {
 	defer s.mu.Unlock()
 	s.unkept = true
 	s.signal(&s.moved)
+	s.signal(&s.grown)
 }
 
 // Space returns where the next bytes go. Unless the body is kept it waits for the readers, and fails when none is left.
 func (s *Spool) Space(ctx context.Context) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unkept {
@@ -128,7 +132,10 @@ func (s *Spool) Space(ctx context.Context) ([]byte, error) {
 	}
 	n := s.nextSegment()
 	for !s.budget.take(n) {
-		s.unkept = true
+		if !s.unkept {
+			s.unkept = true
+			s.signal(&s.grown)
+		}
 		n = largeSegment
 		if s.size-s.start < window {
 			// A window is small, and there for every body that moves: counted, and taken in any case.
@@ -336,17 +343,21 @@ func (r *Reader) look() (p []byte, wait <-chan struct{}, err error) {
 	return nil, s.grown, nil
 }
 
-// Reach waits until the byte before off is here, or no more will come: then it returns the body's length, else -1.
-func (r *Reader) Reach(ctx context.Context, off int64) (size int64) {
+// Reach waits until the byte before off is here, or no more will come: then it returns the body's length, else -1. ok is
+// false when it will not wait: the body is not kept, and whoever waits for a later byte keeps it from coming.
+func (r *Reader) Reach(ctx context.Context, off int64) (size int64, ok bool) {
 	for {
 		r.s.mu.Lock()
-		size, done, broken, grown := r.s.size, r.s.done, r.s.err != nil, r.s.grown
+		size, ended, grown := r.s.size, r.s.done && r.s.err == nil, r.s.grown
+		stuck := r.s.unkept || r.s.done && r.s.err != nil
 		r.s.mu.Unlock()
-		if done && !broken {
-			return size
-		}
-		if size >= off || done || ctx.Err() != nil {
-			return -1
+		switch {
+		case ended:
+			return size, true
+		case size >= off:
+			return -1, true
+		case stuck || ctx.Err() != nil:
+			return -1, false
 		}
 		select {
 		case <-grown:

@@ -56,7 +56,7 @@ var errStalled = errors.New("upstream stalled")
 
 // ask sends the request: for confirmation when an answer is there, for the rest when a part is (R7).
 func ask(f *Fill) step {
-	p := f.ask.Prior
+	p := f.prior
 	switch {
 	case p == nil || f.ask.Why == Part:
 	case p.Kind == policy.Answer:
@@ -86,6 +86,8 @@ func (f *Fill) send(extra http.Header) step {
 	f.report.Head, f.report.Status = arrived.Sub(f.report.Started), f.res.StatusCode
 	res := policy.Response{Status: f.res.StatusCode, Header: f.res.Header, Asked: asked, Arrived: arrived, CloseDelimited: closeDelimited(f.res)}
 	switch {
+	case res.Status == http.StatusSwitchingProtocols:
+		return f.fail(errors.New("101 to a request that asked for no other protocol"), policy.Fault{Kind: policy.Garbage})
 	case res.Status == http.StatusNotModified:
 		return func(f *Fill) step { return f.confirm(res) }
 	case f.gap && (res.Status == http.StatusPartialContent || res.Status == http.StatusRequestedRangeNotSatisfiable):
@@ -97,10 +99,10 @@ func (f *Fill) send(extra http.Header) step {
 // again asks once more, for a whole answer and without conditions, in the same slot (R28).
 func (f *Fill) again(why string) step {
 	f.res.Body.Close()
-	if f.ask.Prior == nil {
+	if f.prior == nil {
 		return f.fail(errors.New(why), policy.Fault{Kind: policy.Garbage})
 	}
-	f.ask.Prior, f.gap = nil, false
+	f.prior, f.gap = nil, false
 	return func(f *Fill) step { return f.send(nil) }
 }
 
@@ -158,7 +160,7 @@ func (f *Fill) got1xx(code int, h textproto.MIMEHeader) error {
 
 // confirm is a 304's way: the stored answer is good for another lifetime.
 func (f *Fill) confirm(res policy.Response) step {
-	prior := f.ask.Prior
+	prior := f.prior
 	if prior == nil || prior.Kind != policy.Answer || f.lost.Load() {
 		return f.again("304 to a request without conditions")
 	}
@@ -174,7 +176,7 @@ func (f *Fill) confirm(res policy.Response) step {
 	f.spool.End(nil)
 	f.publish(Result{Response: res, Admission: adm, Entry: entry})
 	f.report.End = Confirmed
-	if f.lease != nil {
+	if f.lease != nil || f.lateLease() {
 		f.keep(entry, adm)
 	}
 	return nil
@@ -182,7 +184,7 @@ func (f *Fill) confirm(res policy.Response) step {
 
 // complete joins the rest to the part that is stored: from here on it is an answer like any other.
 func (f *Fill) complete(res policy.Response) step {
-	part := f.ask.Prior
+	part := f.prior
 	whole, ok := policy.Complete(part.Stored, res)
 	if !ok {
 		return f.again("a range that was not asked for")
@@ -197,7 +199,7 @@ func (f *Fill) complete(res policy.Response) step {
 		io.Closer
 	}{io.MultiReader(body...), f.res.Body}
 	f.res.ContentLength = part.Total
-	f.ask.Prior = nil
+	f.prior = nil
 	return f.answer(whole)
 }
 
@@ -212,13 +214,16 @@ func (r readerAt) ReadAt(p []byte, off int64) (int, error) { return r.body.ReadA
 // answer is everything but a 304: admitted or not, it is streamed to those aboard.
 func (f *Fill) answer(res policy.Response) step {
 	var prior *policy.Stored
-	if p := f.ask.Prior; p != nil {
+	if p := f.prior; p != nil {
 		prior = &p.Stored
 	}
 	adm := f.ask.Policy.Admit(f.ask.Plan, prior, res, f.moment())
 	if len(f.res.Trailer) > 0 || upstream.Endless(f.res) {
 		// Trailers are the asker's; what never ends is nobody else's (R6).
 		adm.Keep, adm.Private, adm.Reason = 0, true, policy.StreamType
+	}
+	if adm.Keep > 0 && f.res.ContentLength > f.table.options.MaxBody {
+		adm.Keep, adm.Reason = 0, policy.TooLarge
 	}
 	r := Result{Response: res, Admission: adm, Length: f.res.ContentLength, Trailer: slices.Collect(maps.Keys(f.res.Trailer))}
 	if fault, failed := upstream.FaultOfStatus(f.res, res.Arrived); failed && adm.Keep == 0 {
@@ -245,38 +250,6 @@ func (f *Fill) answer(res policy.Response) step {
 	return stream
 }
 
-// dismiss ends the lease at the head of an answer that is not kept, so that other replicas are as free as those
-// aboard: nobody waits for a body that is not theirs.
-func (f *Fill) dismiss(adm policy.Admission, fault *policy.Fault) {
-	if adm.Private {
-		defer f.table.remove(f)
-	}
-	if f.lease == nil {
-		return
-	}
-	switch {
-	case fault != nil:
-		f.release(failure(*fault))
-	case adm.Mark > 0:
-		f.commit(store.Write{Key: f.lease.Key, Entry: f.marker(adm), Keep: adm.Mark})
-	default:
-		f.release(store.Outcome{End: store.Lapsed})
-	}
-}
-
-// marker remembers that answers to this kind of request are not shared (R4).
-func (f *Fill) marker(adm policy.Admission) *store.Entry {
-	until := time.Now().Add(adm.Mark)
-	s := policy.Stored{Kind: policy.Marker, Why: adm.Reason, FreshUntil: until, RefreshUntil: until, RescueUntil: until}
-	s.Arrived, s.Asked = adm.Stored.Arrived, adm.Stored.Asked
-	kind := 0
-	if len(f.ask.Plan.Particular) > 0 {
-		kind = 1
-	}
-	s.Marked[kind] = until
-	return &store.Entry{Stored: s, Key: f.lease.Key, Body: store.Bytes{}}
-}
-
 // stream reads the body into the spool and, when it ended whole, commits.
 func stream(f *Fill) step {
 	if err := f.read(); err != nil {
@@ -292,7 +265,7 @@ func stream(f *Fill) step {
 	f.slot.Leave()
 	f.trailer = f.res.Trailer // before the end that readers see
 	f.spool.End(nil)
-	if f.result.Admission.Keep == 0 {
+	if f.result.Admission.Keep == 0 || f.ended {
 		if f.report.End == "" {
 			f.report.End = Unstored
 		}
@@ -319,41 +292,22 @@ func stream(f *Fill) step {
 	return nil
 }
 
-// keep commits an answer under the key that its Vary gives it.
-func (f *Fill) keep(entry *store.Entry, adm policy.Admission) {
-	left := adm.Keep - time.Since(adm.Stored.Arrived)
-	if left <= 0 {
-		f.release(store.Outcome{End: store.Lapsed})
-		return
-	}
-	w := store.Write{Entry: entry, Sign: f.ask.Plan.Page, Keep: left}
-	w.Key, w.Variant = f.ask.Policy.VariantOf(f.ask.Plan, entry.Stored)
-	entry.Key = w.Key
-	f.commit(w)
-}
-
-// lateLease asks for the right to store what was fetched without it: a part (R7), or what a fill behind a marker
-// brought after all, for the first storable answer ends the marker (R4). Who meets another holder keeps nothing.
-func (f *Fill) lateLease() bool {
-	behind := f.ask.Why == Alone && f.ask.Prior != nil && f.ask.Prior.Kind == policy.Marker
-	if !behind && f.ask.Why != Part {
-		return false
-	}
-	taken, err := f.table.options.Store.Take(f.table.ctx, f.ask.Plan.Key, f.table.want(f.ask))
-	if err != nil || taken.Lease == nil {
-		return false
-	}
-	f.lease = taken.Lease
-	return true
-}
-
 // read moves the body into the spool. Between two bytes at most idle_timeout may pass, unless it is a stream of events.
 func (f *Fill) read() error {
 	idle := f.up.Config().IdleTimeout
 	if f.endless {
 		idle = forever
 	}
-	return pump(f.ctx, source{f.res.Body, idle, func() { f.cancel(errStalled) }}, f.spool)
+	return pump(f.ctx, source{f.res.Body, idle, func() { f.cancel(errStalled) }, f.outgrown}, f.spool)
+}
+
+// outgrown is called when a body turns out to be more than is kept: others need not wait for its end.
+func (f *Fill) outgrown() {
+	f.table.remove(f)
+	if f.lease != nil && !f.ended {
+		f.report.Reason = policy.TooLarge
+		f.release(store.Outcome{End: store.Lapsed})
+	}
 }
 
 // forever is longer than any stream of events goes on.
