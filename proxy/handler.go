@@ -67,7 +67,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h: h, policy: h.policy.Load(), r: r, arrived: h.table.Arrive(),
 		w: &writer{ResponseWriter: w, control: http.NewResponseController(w)},
 	}
+	// HTTP/1.0 knows no chunks, and net/http hides that a request had them: what lies behind it is not looked at (RFC
+	// 9112 §6.1).
+	x.w.last = !r.ProtoAtLeast(1, 1)
 	x.w.report = &x.report
+	x.report.Time = time.Now()
+	if r.Body != nil && r.Body != http.NoBody {
+		x.w.unread = true
+		r.Body = &patient{ReadCloser: r.Body, w: x.w}
+	}
 	h.exchanges.Add(1)
 	defer x.end()
 	x.run()

@@ -23,9 +23,6 @@ func pass(why policy.Reason) *state {
 	return &state{"pass", func(x *exchange) *state {
 		x.report.Action, x.report.Reason = policy.Pass, why
 		up := x.h.upstreams[x.plan.Route.Upstream]
-		if x.r.Body != nil && x.r.Body != http.NoBody {
-			x.r.Body = &patient{ReadCloser: x.r.Body, control: x.w.control}
-		}
 		(&httputil.ReverseProxy{
 			Rewrite:        func(p *httputil.ProxyRequest) { x.rewrite(p, up) },
 			Transport:      up,
@@ -55,6 +52,12 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest, up *upstream.Upstream) {
 	p.Out.Header.Set("X-Forwarded-Host", x.plan.Authority)
 	p.Out.Header.Set("X-Forwarded-Proto", x.plan.Request.Scheme)
 	p.Out.Header.Add("Via", "1.1 weir")
+	if strings.Contains(strings.ToLower(p.Out.Header.Get("Upgrade")), "h2c") {
+		// A tunnel past every rule of ours. No client needs it any more (RFC 9113 §3.1).
+		for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
+			p.Out.Header.Del(name)
+		}
+	}
 	if _, named := p.In.Header["User-Agent"]; !named {
 		p.Out.Header["User-Agent"] = nil
 	}

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"time"
 
 	"weir/policy"
 )
@@ -27,7 +26,6 @@ func receive() *state {
 
 // begin opens the report.
 func (x *exchange) begin(req policy.Request) {
-	x.report.Time = time.Now()
 	x.report.Client, x.report.Method, x.report.Proto = x.h.client(x.r), x.r.Method, x.r.Proto
 	x.report.Scheme, x.report.Host, x.report.Path = req.Scheme, req.Host, x.r.URL.RequestURI()
 	if x.plan.Route != nil {

@@ -50,6 +50,9 @@ func (x *exchange) problem(why policy.Reason, status int) {
 	if status == 0 {
 		status = http.StatusBadGateway
 	}
+	if why == policy.BadRequest {
+		x.w.last = true // nor does what lies behind it have one meaning
+	}
 	h := x.w.Header()
 	clear(h)
 	h.Set("Content-Type", "application/problem+json")

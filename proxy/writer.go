@@ -14,6 +14,8 @@ const (
 	writePatience = 30 * time.Second
 	// readPatience is how long a client may pause within its request's body.
 	readPatience = 30 * time.Second
+	// lastPatience is how long what is left of a body that nobody wants is read, so that the answer can be.
+	lastPatience = 5 * time.Second
 	piece        = 64 << 10
 )
 
@@ -23,7 +25,8 @@ type writer struct {
 	control *http.ResponseController
 	report  *Report
 	wrote   bool // the final head is out: what follows can only be body, or an abort
-	pressed bool // a write deadline is set
+	last    bool // the connection ends with this answer
+	unread  bool // the request's body has not come to its end
 }
 
 // Unwrap lets http.ResponseController reach Flush and Hijack.
@@ -40,6 +43,9 @@ func (w *writer) WriteHeader(status int) {
 		if h := w.Header(); len(h["Content-Type"]) == 0 {
 			h["Content-Type"] = nil // net/http would guess one that the upstream did not send
 		}
+		if w.last {
+			w.Header().Set("Connection", "close")
+		}
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -52,7 +58,6 @@ func (w *writer) Write(p []byte) (n int, err error) {
 		var m int
 		// Not supported by a recorder in a test: then there is no slow client either.
 		_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
-		w.pressed = true
 		m, err = w.ResponseWriter.Write(p[:min(len(p), piece)])
 		n, p = n+m, p[m:]
 	}
@@ -74,10 +79,12 @@ func (w *writer) interim(i fill.Interim) {
 	}
 }
 
-// settle takes the deadline off a connection that goes on to its next request.
+// settle bounds what net/http does after the handler: it writes what it has buffered, and reads what is left of the
+// request's body. Both deadlines are moved again when something is next written, or the next request awaited.
 func (w *writer) settle() {
-	if w.pressed {
-		_ = w.control.SetWriteDeadline(time.Time{})
+	_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
+	if w.unread {
+		_ = w.control.SetReadDeadline(time.Now().Add(lastPatience))
 	}
 }
 
@@ -85,14 +92,15 @@ func (w *writer) settle() {
 // net/http reads in the background from then on, and would take it for a client that has left.
 type patient struct {
 	io.ReadCloser
-	control *http.ResponseController
+	w *writer
 }
 
 func (p *patient) Read(b []byte) (int, error) {
-	_ = p.control.SetReadDeadline(time.Now().Add(readPatience))
+	_ = p.w.control.SetReadDeadline(time.Now().Add(readPatience))
 	n, err := p.ReadCloser.Read(b)
 	if err != nil {
-		_ = p.control.SetReadDeadline(time.Time{})
+		p.w.unread = false
+		_ = p.w.control.SetReadDeadline(time.Time{})
 	}
 	return n, err
 }
