@@ -3,6 +3,7 @@ package policy
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -39,8 +40,9 @@ func (p *Policy) Plan(req Request) Plan {
 	host, port, ok := authority(req.Scheme, req.Host)
 	path := pathOf(req.URL)
 	switch {
-	case !ok, path[0] != '/', req.Method == http.MethodConnect:
-		// We are no forward proxy: a target that is a host or a star has no page (RFC 9112 §3.2).
+	case !ok, path[0] != '/', req.Method == http.MethodConnect, req.URL.User != nil:
+		// We are no forward proxy: a target that is a host or a star has no page (RFC 9112 §3.2). One that names a user is
+		// somebody's bait (RFC 9110 §4.2.4).
 		plan.Reason = BadRequest
 		return plan
 	case req.URL.Scheme != "" && req.URL.Scheme != req.Scheme:
@@ -74,7 +76,7 @@ func (p *Policy) Plan(req Request) Plan {
 // passes is R6 and the route's bypass rules: what goes straight through, nothing looked up.
 func (r *rule) passes(req *Request) Reason {
 	switch {
-	case has(req.Header, "Upgrade"):
+	case upgrades(req.Header):
 		return Upgrade
 	case req.Method != http.MethodGet && req.Method != http.MethodHead:
 		return Method
@@ -86,6 +88,12 @@ func (r *rule) passes(req *Request) Reason {
 		return Bypass
 	}
 	return None
+}
+
+// upgrades reports whether the client asks for another protocol. HTTP/2 is none: clients ask for it by the way, and it
+// is not granted.
+func upgrades(h http.Header) bool {
+	return slices.ContainsFunc(members(h["Upgrade"]), func(name string) bool { return !strings.EqualFold(name, "h2c") })
 }
 
 func wantsEvents(h http.Header) bool {
