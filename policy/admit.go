@@ -41,7 +41,7 @@ func (p *Policy) AdmitPosted(plan Plan, res Response, at Moment) (Plan, Admissio
 	req.Method, req.HasBody = http.MethodGet, false
 	get := p.Plan(req)
 	if plan.Request.Method != http.MethodPost || res.Status != http.StatusOK || get.Action != Lookup ||
-		get.Route.Upstream != plan.Route.Upstream || !get.liesAt(res.Header["Content-Location"]) {
+		get.Route.Upstream != plan.Route.Upstream || !get.liesAt(res.Header["Content-Location"]) || misled(req.Header) {
 		return get, Admission{Reason: MethodUnstored}
 	}
 	d := get.rule.directives(res.Header)

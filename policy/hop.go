@@ -90,8 +90,16 @@ func (r *rule) sends(name string) bool {
 // connection's dialogue; and fields that make a GET another method behind us.
 func isClientsOwn(name string) bool {
 	switch spelling(name) {
-	case "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range", "expect", "te",
-		"x-http-method-override", "x-method-override", "x-http-method":
+	case "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range", "expect", "te":
+		return true
+	}
+	return isOverride(name)
+}
+
+// isOverride names fields that make a request one of another method to some frameworks.
+func isOverride(name string) bool {
+	switch spelling(name) {
+	case "x-http-method-override", "x-method-override", "x-http-method":
 		return true
 	}
 	return false
@@ -105,6 +113,21 @@ func isForwarding(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "x-forwarded-")
+}
+
+// misled reports whether a request that is passed on carries what may have it answered as another than its key says. What
+// the proxy writes itself does not.
+func misled(h http.Header) bool {
+	for name := range h {
+		switch name {
+		case "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
+			continue
+		}
+		if isForwarding(name) || isOverride(name) {
+			return true
+		}
+	}
+	return false
 }
 
 func spelling(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
