@@ -74,6 +74,8 @@ const (
 	BadRequest        // the request has more than one meaning
 	StaleForbidden    // the upstream failed, and must-revalidate or its like forbids a stale answer
 	UpstreamSick      // the upstream fails as a whole, and is spared for a moment
+	Trailers          // trailers follow its body: they are its asker's
+	LoopDetected      // the request has been through here too often
 	reasons           // how many there are
 )
 
@@ -173,6 +175,8 @@ var words = [reasons]word{
 	StoreUnavailable:  {"store-unavailable", "the shared store is away; this replica collapses alone", "", 503},
 	ClientGone:        {"client-gone", "the client left before its answer", "", 0},
 	Panicked:          {"panicked", "a fault of ours; see the log", "", 502},
+	Trailers:          {"trailers", "trailers follow its body: they are its asker's", "", 0},
+	LoopDetected:      {"loop-detected", "the request has been through here too often: does an upstream's url lead back to Weir?", "", 508},
 	BadRequest:        {"bad-request", "the request has more than one meaning", "", 400},
 	StaleForbidden:    {"stale-forbidden", "the upstream failed, and must-revalidate or its like forbids a stale answer", "", 504},
 	UpstreamSick:      {"upstream-sick", "the upstream fails as a whole, and is spared for a moment", "", 503},

@@ -67,13 +67,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h: h, policy: h.policy.Load(), r: r, arrived: h.table.Arrive(),
 		w: &writer{ResponseWriter: w, control: http.NewResponseController(w)},
 	}
-	// HTTP/1.0 knows no chunks, and net/http hides that a request had them: what lies behind it is not looked at (RFC
-	// 9112 §6.1).
-	x.w.last = !r.ProtoAtLeast(1, 1)
+	// HTTP/1.0 knows no chunks, and net/http hides that a request had them; nor does it show a Content-Length beside
+	// them in HTTP/1.1. What lies behind such a request is not looked at (RFC 9112 §6.1).
+	x.w.last = !r.ProtoAtLeast(1, 1) || r.ProtoMajor == 1 && len(r.TransferEncoding) > 0
 	x.w.report = &x.report
 	x.report.Time = time.Now()
 	if r.Body != nil && r.Body != http.NoBody {
 		x.w.unread = true
+		// An early answer is sent while the client still sends (RFC 9112 §9.5). HTTP/2 is like that anyway.
+		_ = x.w.control.EnableFullDuplex()
 		r.Body = &patient{ReadCloser: r.Body, w: x.w}
 	}
 	h.exchanges.Add(1)

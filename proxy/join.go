@@ -22,7 +22,7 @@ func join() *state {
 			return refuse(policy.Panicked)
 		}
 		if taken.StoreFault != "" {
-			x.report.StoreFault = taken.StoreFault
+			x.report.StoreFault, x.report.StoreWhy = taken.StoreFault, taken.StoreWhy
 		}
 		return x.taken(taken, ask)
 	}}

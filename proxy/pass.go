@@ -1,16 +1,15 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
-	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
+	"strconv"
 	"strings"
-	"time"
 
 	"weir/policy"
 	"weir/proxy/upstream"
@@ -23,6 +22,9 @@ func pass(why policy.Reason) *state {
 	return &state{"pass", func(x *exchange) *state {
 		x.report.Action, x.report.Reason = policy.Pass, why
 		up := x.h.upstreams[x.plan.Route.Upstream]
+		if answered := x.hops() || x.readIn(); answered {
+			return nil
+		}
 		(&httputil.ReverseProxy{
 			Rewrite:        func(p *httputil.ProxyRequest) { x.rewrite(p, up) },
 			Transport:      up,
@@ -33,6 +35,53 @@ func pass(why policy.Reason) *state {
 		}).ServeHTTP(x.w, x.r)
 		return nil
 	}}
+}
+
+// smallUpload is what is read in before the upstream is asked, so that a slow client does not hold its slot (R24).
+const smallUpload = 64 << 10
+
+// readIn takes in a small body; it reports whether the exchange ended with that. One that waits to be asked for
+// (Expect) is the upstream's to ask for.
+func (x *exchange) readIn() (answered bool) {
+	n := x.r.ContentLength
+	if n <= 0 || n > smallUpload || x.r.Header.Get("Expect") != "" {
+		return false
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(x.r.Body, body); err != nil {
+		x.report.Err = err
+		x.badBody()
+		return true
+	}
+	_, _ = x.r.Body.Read(make([]byte, 1)) // its end, which lifts the deadline
+	x.r.Body = io.NopCloser(bytes.NewReader(body))
+	return false
+}
+
+// badBody answers a client whose body cannot be read: that says nothing of the upstream.
+func (x *exchange) badBody() {
+	x.report.Action, x.report.Reason = policy.Refuse, policy.BadRequest
+	x.problem(policy.BadRequest, 0)
+}
+
+// hops counts down Max-Forwards, and answers as the last recipient when it is used up (RFC 9110 §7.6.2).
+func (x *exchange) hops() (answered bool) {
+	left := x.r.Header.Get("Max-Forwards")
+	if left == "" || x.r.Method != http.MethodTrace && x.r.Method != http.MethodOptions {
+		return false
+	}
+	n, err := strconv.ParseUint(left, 10, 31)
+	if err != nil || n > 0 {
+		x.r.Header.Set("Max-Forwards", strconv.FormatUint(max(n, 1)-1, 10))
+		return false
+	}
+	status := http.StatusNoContent
+	if x.r.Method == http.MethodTrace {
+		status = http.StatusMethodNotAllowed
+	}
+	x.w.Header().Set("Allow", "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE")
+	x.head(status)
+	return true
 }
 
 // rewrite aims the request, as it came, at the upstream. What it says of the client's side is our own view.
@@ -80,65 +129,6 @@ func (x *exchange) passed(res *http.Response) error {
 	return nil
 }
 
-// posted takes the right to store an answer to POST that GETs may be given (RFC 9110 §9.3.3), before its body comes:
-// what a later write makes void must not be stored over it. nil: it is not to be stored.
-func (x *exchange) posted(res *http.Response) (commit func(store.Body)) {
-	now := time.Now()
-	plan, adm := x.policy.AdmitPosted(x.plan, policy.Response{
-		Status: res.StatusCode, Header: res.Header, Asked: x.report.Time, Arrived: now,
-	}, x.moment())
-	if adm.Keep <= 0 || len(res.Trailer) > 0 || x.report.StoreFault != "" {
-		return nil
-	}
-	return x.storing(plan, adm, now)
-}
-
-// keepLease is how long it may take to store what no fill has brought. Nothing renews such a lease.
-const keepLease = 10 * time.Second
-
-// storing takes the right to store what no fill has brought, unless something is stored that is fresh until after at.
-// Commit stores it with its body, or gives the right back when there is none.
-func (x *exchange) storing(plan policy.Plan, adm policy.Admission, at time.Time) (commit func(store.Body)) {
-	ctx := context.WithoutCancel(x.r.Context())
-	taken, err := x.h.store.Take(ctx, adm.Key, store.Want{Token: rand.Text(), TTL: keepLease, At: at, Despite: true})
-	if err != nil {
-		x.report.StoreFault, x.report.Err = "take", err
-	}
-	if taken.Lease == nil {
-		return nil
-	}
-	x.report.Stored = true
-	return func(body store.Body) {
-		if body == nil {
-			if err := x.h.store.Release(ctx, *taken.Lease, store.Outcome{End: store.Lapsed}); err != nil {
-				x.report.StoreFault, x.report.Err = "release", err
-			}
-			return
-		}
-		entry := &store.Entry{Stored: adm.Stored, Key: adm.Key, Body: body}
-		entry.Header = adm.Shared
-		w := store.Write{Entry: entry, Sign: plan.Page, Keep: adm.Keep}
-		w.Key, w.Variant = x.policy.VariantOf(plan, adm.Stored)
-		// Lost: made void meanwhile, which is no fault.
-		if err := x.h.store.Commit(ctx, *taken.Lease, w); err != nil && !errors.Is(err, store.ErrLost) {
-			x.report.StoreFault, x.report.Err = "commit", err
-		}
-	}
-}
-
-// headed acts on what an answer to HEAD tells of the answer to GET that is stored (RFC 9111 §4.3.5).
-func (x *exchange) headed(head policy.Response) {
-	adm, outdated := x.policy.Headed(x.plan, x.entry.Stored, head, x.moment())
-	switch {
-	case outdated:
-		x.void(policy.Selector{Page: x.plan.Page.Primary}, store.MustValidate)
-	case adm.Keep > 0:
-		if commit := x.storing(x.plan, adm, x.entry.FreshUntil); commit != nil {
-			commit(x.entry.Body)
-		}
-	}
-}
-
 func (x *exchange) invalidate(res *http.Response) {
 	mode := store.MustValidate
 	if x.plan.Route.Cache.Invalidate == "soft" {
@@ -152,15 +142,19 @@ func (x *exchange) invalidate(res *http.Response) {
 // void purges on an exchange's own account. That it could not is the store's fault, and the client has its answer.
 func (x *exchange) void(sel policy.Selector, mode store.Mode) {
 	if _, err := x.h.store.Purge(context.WithoutCancel(x.r.Context()), sel, mode); err != nil {
-		x.report.StoreFault, x.report.Err = "purge", err
+		x.report.StoreFault, x.report.StoreWhy, x.report.Err = "purge", policy.StoreUnavailable, err
 	}
 }
 
 // notPassed is called when the upstream gave no answer.
 func (x *exchange) notPassed(_ http.ResponseWriter, _ *http.Request, err error) {
 	x.report.Err = err
-	if x.gone() {
+	switch {
+	case x.gone():
 		panic(http.ErrAbortHandler)
+	case x.w.refused != nil:
+		x.badBody()
+		return
 	}
 	x.fault = upstream.FaultOf(err)
 	x.report.Action, x.report.Reason = policy.Refuse, policy.FaultReason(x.fault)

@@ -14,6 +14,9 @@ func receive() *state {
 		req := x.h.request(x.r)
 		x.plan = x.policy.Plan(req)
 		x.begin(req)
+		if why := odd(x.r); why != policy.None {
+			return refuse(why)
+		}
 		switch x.plan.Action {
 		case policy.Refuse:
 			return refuse(x.plan.Reason)
@@ -22,6 +25,24 @@ func receive() *state {
 		}
 		return lookup()
 	}}
+}
+
+// mostHops is how often a request may come through here: tiers of Weir are few, a loop is endless (RFC 9110 §7.6.3).
+const mostHops = 8
+
+// odd finds what is no request to a reverse proxy, whatever the routes say.
+func odd(r *http.Request) policy.Reason {
+	hops := 0
+	for _, line := range r.Header["Via"] {
+		hops += strings.Count(line, " weir")
+	}
+	switch {
+	case hops >= mostHops:
+		return policy.LoopDetected
+	case r.URL.User != nil:
+		return policy.BadRequest // whose name it carries is nobody's to pass on (RFC 9110 §4.2.4)
+	}
+	return policy.None
 }
 
 // begin opens the report.

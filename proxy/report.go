@@ -34,6 +34,7 @@ type Report struct {
 	Waited     time.Duration // for a fill
 	States     []string      // the states it went through, in order
 	StoreFault string        // the store verb that failed; "" when none did
+	StoreWhy   policy.Reason // how: away, or refusing writes
 	Aborted    bool          // the answer was cut: upstream truncated, or the client left
 	Err        error
 }

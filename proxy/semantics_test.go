@@ -227,3 +227,179 @@ func TestUnsafeMethodInvalidatesGroups(t *testing.T) {
 		}
 	})
 }
+
+// validated answers 304 to whoever has its tag, and whole to everybody else.
+func validated(tag string, a answer) answer {
+	return func(r *http.Request, n int) (*http.Response, error) {
+		if r.Header.Get("If-None-Match") == tag {
+			return respond(304, "Etag: "+tag)(r, n)
+		}
+		res, err := a(r, n)
+		res.Header.Set("Etag", tag)
+		return res, err
+	}
+}
+
+// Browsers that have the page do not keep the cache from having it: what they hold is compared here (RFC 9111 §4.3.2).
+func TestClientsWithACopyWarmTheCache(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", validated(`"a"`, respond(200, "Cache-Control: max-age=60")))
+		for range 5 {
+			r := w.get("/p", `If-None-Match: "a"`)
+			w.want("with a copy", r, 304, "", "weir")
+			if r.Header().Get("Etag") != `"a"` || r.Header().Get("Content-Length") != "" {
+				t.Errorf("head %v", r.Header())
+			}
+		}
+		w.want("without", w.get("/p"), 200, "v1", "hit")
+		w.asked("/p", 1)
+	})
+}
+
+// A range of a stale page is taken from what validation brings: the confirmed page, or whatever lies there now.
+func TestRangeOfAStalePage(t *testing.T) {
+	old := respond(200, "Cache-Control: max-age=60", `Etag: "a"`, "Last-Modified: Sun, 01 Feb 2026 00:00:00 GMT")
+	for name, c := range map[string]struct {
+		now    answer
+		status int
+		body   string
+	}{
+		"confirmed": {respond(304, `Etag: "a"`), 206, "1"},
+		"replaced":  {respond(200, "Cache-Control: max-age=60", `Etag: "b"`), 206, "2"},
+		"gone":      {respond(404), 404, "v2"},
+		"moved":     {respond(301, "Location: /q"), 301, "v2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, setup{}, func(w *world) {
+				w.up.on("/p", inTurn(old, c.now))
+				w.get("/p")
+				time.Sleep(61 * time.Second)
+				r := w.get("/p", "Range: bytes=1-1")
+				w.want("range", r, c.status, c.body, "fwd=stale")
+				if got := r.Header().Get("Content-Range") != ""; got != (c.status == 206) {
+					t.Errorf("Content-Range %q", r.Header().Get("Content-Range"))
+				}
+				if got := w.up.asked["/p"][1].Header.Get("Range"); got != "" {
+					t.Errorf("the refresh asks for %s only", got)
+				}
+			})
+		})
+	}
+}
+
+// What outgrows the store reaches everybody whole, and nobody is told that it is kept.
+func TestTooLargeForTheStore(t *testing.T) {
+	const size = 3 << 20
+	inWorld(t, setup{config: func(c *Config) { c.MaxBody = 1 << 20 }}, func(w *world) {
+		w.up.on("/p", after(time.Second, func(r *http.Request, n int) (*http.Response, error) {
+			res, err := respond(200, "Cache-Control: max-age=60")(r, n)
+			res.Body, res.ContentLength, res.TransferEncoding = io.NopCloser(io.LimitReader(zeros{}, size)), -1, []string{"chunked"}
+			return res, err
+		}))
+		var clients []<-chan result
+		for range 4 {
+			clients = append(clients, w.client(0, "GET", "/p"))
+		}
+		for _, c := range clients {
+			if r := <-c; r.Code != 200 || r.Body.Len() != size || r.aborted {
+				t.Errorf("%d, %d bytes, aborted %v", r.Code, r.Body.Len(), r.aborted)
+			}
+		}
+		synctest.Wait()
+		if r := w.get("/p"); strings.Contains(r.Header().Get("Cache-Status"), "hit") || r.Body.Len() != size {
+			t.Errorf("afterwards: %s, %d bytes", r.Header().Get("Cache-Status"), r.Body.Len())
+		}
+	})
+}
+
+// However many caches an answer has been through, it has one Age, and it counts on from the first (RFC 9111 §5.1).
+func TestAgeIsOne(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60", `Etag: "a"`, "Age: 50", "Via: 1.1 other"), respond(304, `Etag: "a"`, "Age: 5")))
+		age := func(what string, r result, want string) {
+			if got := r.Header()["Age"]; !slices.Equal(got, []string{want}) {
+				t.Errorf("%s: Age %q, want %s", what, got, want)
+			}
+		}
+		age("miss", w.get("/p"), "50")
+		time.Sleep(5 * time.Second)
+		r := w.get("/p")
+		age("hit", r, "55")
+		if via := strings.Join(r.Header()["Via"], ", "); via != "1.1 other, 1.1 weir" {
+			t.Errorf("Via %q", via)
+		}
+		time.Sleep(6 * time.Second)
+		age("confirmed", w.get("/p"), "5")
+		time.Sleep(3 * time.Second)
+		age("hit again", w.get("/p"), "8")
+		w.asked("/p", 2)
+	})
+}
+
+// A reload brings the new page to everybody, in every way that clients ask for one.
+func TestReloadRefreshesTheStoredCopy(t *testing.T) {
+	for _, field := range []string{"Cache-Control: no-cache", "Cache-Control: No-Cache, stale-if-error=5", "Cache-Control: max-age=0", "Pragma: no-cache"} {
+		inWorld(t, setup{}, func(w *world) {
+			w.up.on("/p", respond(200, "Cache-Control: max-age=1000"))
+			w.get("/p")
+			w.want(field, w.get("/p", field), 200, "v2", "fwd=request")
+			w.want("plain", w.get("/p"), 200, "v2", "hit")
+		})
+	}
+}
+
+// A route that strips cookies gives each to the one who asked for it, also when a refresh brings another.
+func TestStrippedCookieIsItsAskersAlone(t *testing.T) {
+	inWorld(t, setup{cache: func(c *policy.Cache) { c.SetCookie = "strip" }}, func(w *world) {
+		w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60", `Etag: "a"`, "Set-Cookie: sid=1"),
+			respond(304, `Etag: "a"`, "Set-Cookie: sid=2"), respond(200, "Cache-Control: max-age=60", "Set-Cookie: sid=3")))
+		cookies := func(what string, r result, want ...string) {
+			if got := r.Header()["Set-Cookie"]; !slices.Equal(got, want) {
+				t.Errorf("%s: Set-Cookie %q, want %q", what, got, want)
+			}
+		}
+		cookies("miss", w.get("/p"), "sid=1")
+		cookies("hit", w.get("/p"))
+		time.Sleep(61 * time.Second)
+		cookies("confirmed", w.get("/p"))
+		cookies("hit", w.get("/p"))
+		time.Sleep(61 * time.Second)
+		cookies("replaced", w.get("/p"), "sid=3")
+		cookies("hit", w.get("/p"))
+		w.asked("/p", 3)
+	})
+}
+
+// Fields that private and no-cache name are the asker's; neither a hit nor a 304 brings them to others.
+func TestNamedFieldsAreNotReplayed(t *testing.T) {
+	fields := []string{`Cache-Control: max-age=60, private="X-User", no-cache="Set-Cookie"`, `Etag: "a"`, "X-User: ann", "Set-Cookie: sid=1", "X-All: 1"}
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", inTurn(respond(200, fields...), respond(304, fields...)))
+		if h := w.get("/p").Header(); h.Get("X-User") != "ann" || h.Get("Set-Cookie") != "sid=1" {
+			t.Errorf("the asker's head %v", h)
+		}
+		for range 2 {
+			r := w.get("/p")
+			w.want("another", r, 200, "v1", "weir")
+			if h := r.Header(); h.Get("X-User") != "" || h.Get("Set-Cookie") != "" || h.Get("X-All") != "1" {
+				t.Errorf("another's head %v", h)
+			}
+			time.Sleep(61 * time.Second)
+		}
+		w.asked("/p", 2)
+	})
+}
+
+// What broke off has only what came of it: no word of ours is added.
+func TestNothingIsAddedToABrokenBody(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", func(r *http.Request, n int) (*http.Response, error) {
+			res, err := respond(200, "Cache-Control: max-age=60")(r, n)
+			res.Body, res.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("part"), broken{io.ErrUnexpectedEOF})), -1
+			return res, err
+		})
+		if r := w.get("/p"); !r.aborted || r.Body.String() != "part" && r.Body.Len() > 0 {
+			t.Errorf("aborted %v, %q", r.aborted, r.Body)
+		}
+	})
+}

@@ -54,8 +54,6 @@ func (r *Report) detail() policy.Reason {
 	case r.Action == policy.Refuse, r.Reason.Forward() == "miss", r.Reason == policy.StaleRefresh, r.Reason == policy.EarlyRefresh,
 		r.Reason == policy.StaleAllowed, r.Reason == policy.SoftTimeout:
 		return r.Reason
-	case r.StoreFault != "":
-		return policy.StoreUnavailable
 	}
-	return policy.None
+	return r.StoreWhy
 }

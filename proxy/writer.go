@@ -24,9 +24,10 @@ type writer struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	report  *Report
-	wrote   bool // the final head is out: what follows can only be body, or an abort
-	last    bool // the connection ends with this answer
-	unread  bool // the request's body has not come to its end
+	wrote   bool  // the final head is out: what follows can only be body, or an abort
+	last    bool  // the connection ends with this answer
+	unread  bool  // the request's body has not come to its end
+	refused error // what was wrong with it; not the upstream's fault
 }
 
 // Unwrap lets http.ResponseController reach Flush and Hijack.
@@ -100,6 +101,9 @@ func (p *patient) Read(b []byte) (int, error) {
 	n, err := p.ReadCloser.Read(b)
 	if err != nil {
 		p.w.unread = false
+		if err != io.EOF {
+			p.w.refused = err
+		}
 		_ = p.w.control.SetReadDeadline(time.Time{})
 	}
 	return n, err

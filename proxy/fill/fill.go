@@ -59,7 +59,7 @@ type Fill struct {
 	table  *Table
 	name   string          // in the table; "": it is not in there
 	lease  *store.Lease    // nil: none (island mode, HEAD, alone)
-	leased bool            // it began with one
+	leased bool            // it began with one that the store has granted
 	gone   <-chan struct{} // closes when that lease is revoked or runs out
 	held   *store.Lease    // somebody else's: this fill only awaits its end
 	up     *upstream.Upstream

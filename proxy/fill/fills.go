@@ -40,7 +40,7 @@ type Table struct {
 	stop    context.CancelFunc
 	order   atomic.Uint64 // arrivals and departures, in one sequence (R3)
 	flights singleflight.Group
-	running sync.WaitGroup
+	running tasks
 
 	mu     sync.Mutex
 	fills  map[string]*Fill
@@ -72,7 +72,8 @@ type Taken struct {
 	Fill       *Fill
 	Mine       bool // the fill was started for this exchange: it is its asker
 	Failed     *store.Outcome
-	StoreFault string // the verb that failed: the shared store is away, and this process collapses alone
+	StoreFault string // the verb that failed: this process collapses alone
+	StoreWhy   policy.Reason
 }
 
 // Take asks the store what there is, and starts a fill when nothing is fresh enough and the lease is to be had. All
@@ -157,7 +158,10 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 	taken = Taken{Entry: got.Entry, Failed: got.Failed}
 	switch {
 	case err != nil:
-		taken.StoreFault = "take"
+		taken.StoreFault, taken.StoreWhy = "take", policy.StoreUnavailable
+		if errors.Is(err, store.ErrReadOnly) {
+			taken.StoreWhy = policy.StoreReadOnly
+		}
 		return t.island(name, ask, taken, lostReply(err, ask, want))
 	case got.HeldBy != nil:
 		if taken.Fill = t.own(got.HeldBy.Token); taken.Fill == nil {
@@ -275,8 +279,8 @@ func (t *Table) Alone(ask Ask) Taken {
 
 func (t *Table) start(f *Fill) *Fill {
 	f.table, f.prior = t, f.ask.Prior
-	if f.leased = f.lease != nil; f.leased {
-		f.gone = f.lease.Lost
+	if f.lease != nil {
+		f.leased, f.gone = f.lease.Lost != nil, f.lease.Lost
 	}
 	f.up = t.options.Upstreams[f.ask.Plan.Route.Upstream]
 	f.ctx, f.cancel = context.WithCancelCause(t.ctx)
@@ -344,11 +348,7 @@ func (t *Table) Gauges() (fills, bytes, dropped int64) {
 
 // Drain lets fills end until ctx does; what is left then is given up, its leases released.
 func (t *Table) Drain(ctx context.Context) error {
-	ended := make(chan struct{})
-	go func() {
-		t.running.Wait()
-		close(ended)
-	}()
+	ended := t.running.Idle()
 	select {
 	case <-ended:
 		t.stop()

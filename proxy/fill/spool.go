@@ -137,7 +137,7 @@ func (s *Spool) Space(ctx context.Context) ([]byte, error) {
 			s.signal(&s.grown)
 		}
 		n = largeSegment
-		if s.size-s.start < window {
+		if s.size-s.start < window+largeSegment {
 			// A window is small, and there for every body that moves: counted, and taken in any case.
 			s.budget.used.Add(n)
 			break
@@ -154,6 +154,8 @@ func (s *Spool) Space(ctx context.Context) ([]byte, error) {
 
 func (s *Spool) nextSegment() int64 {
 	switch {
+	case s.unkept: // pieces that can be dropped one by one
+		return largeSegment
 	case s.length >= 0 && s.size == 0 && s.length <= exactSegment:
 		return max(s.length, 1)
 	case s.length < 0 && s.size < largeSegment:
@@ -174,7 +176,7 @@ func (s *Spool) pace(ctx context.Context, ahead int64) error {
 		if slowest == nil {
 			return errDeserted
 		}
-		if s.size-s.start < max(ahead, window) {
+		if s.size-slowest.off < max(ahead, window) {
 			return nil
 		}
 		moved := s.moved

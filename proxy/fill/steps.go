@@ -86,8 +86,6 @@ func (f *Fill) send(extra http.Header) step {
 	f.report.Head, f.report.Status = arrived.Sub(f.report.Started), f.res.StatusCode
 	res := policy.Response{Status: f.res.StatusCode, Header: f.res.Header, Asked: asked, Arrived: arrived, CloseDelimited: closeDelimited(f.res)}
 	switch {
-	case res.Status == http.StatusSwitchingProtocols:
-		return f.fail(errors.New("101 to a request that asked for no other protocol"), policy.Fault{Kind: policy.Garbage})
 	case res.Status == http.StatusNotModified:
 		return func(f *Fill) step { return f.confirm(res) }
 	case f.gap && (res.Status == http.StatusPartialContent || res.Status == http.StatusRequestedRangeNotSatisfiable):
@@ -218,12 +216,21 @@ func (f *Fill) answer(res policy.Response) step {
 		prior = &p.Stored
 	}
 	adm := f.ask.Policy.Admit(f.ask.Plan, prior, res, f.moment())
-	if len(f.res.Trailer) > 0 || upstream.Endless(f.res) {
-		// Trailers are the asker's; what never ends is nobody else's (R6).
+	// Trailers are the asker's; what never ends is nobody else's (R6).
+	switch {
+	case upstream.Endless(f.res):
 		adm.Keep, adm.Private, adm.Reason = 0, true, policy.StreamType
+	case len(f.res.Trailer) > 0:
+		adm.Keep, adm.Private, adm.Reason = 0, true, policy.Trailers
 	}
-	if adm.Keep > 0 && f.res.ContentLength > f.table.options.MaxBody {
+	switch {
+	case adm.Keep <= 0:
+	case f.res.ContentLength > f.table.options.MaxBody:
 		adm.Keep, adm.Reason = 0, policy.TooLarge
+	case f.res.ContentLength < 0 && !f.res.ProtoAtLeast(1, 1):
+		// net/http hides whether it was chunked, which HTTP/1.0 has not: then its framing is not to be believed (RFC 9112
+		// §6.1).
+		adm.Keep, adm.Reason = 0, policy.CloseDelimited
 	}
 	r := Result{Response: res, Admission: adm, Length: f.res.ContentLength, Trailer: slices.Collect(maps.Keys(f.res.Trailer))}
 	if fault, failed := upstream.FaultOfStatus(f.res, res.Arrived); failed && adm.Keep == 0 {

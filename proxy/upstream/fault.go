@@ -38,11 +38,20 @@ func FaultOf(err error) policy.Fault {
 		return policy.Fault{Kind: policy.Refused}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return policy.Fault{Kind: policy.TimeoutBefore}
-	case errors.As(err, &protocol), strings.Contains(err.Error(), "malformed"), strings.Contains(err.Error(), "Content-Length"),
-		strings.Contains(err.Error(), "server response headers exceeded"):
+	case errors.As(err, &protocol), unreadable(err.Error()):
 		return policy.Fault{Kind: policy.Garbage}
 	}
 	return policy.Fault{Kind: policy.Reset}
+}
+
+// unreadable recognises by their text the errors that net/http has no type for.
+func unreadable(text string) bool {
+	for _, part := range []string{"malformed", "Content-Length", "transfer encoding", "server response headers exceeded"} {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
 }
 
 // FaultOfStatus names an answer that counts as a failure (RFC 5861 §4, and 429: asking again at once is what it forbids);

@@ -96,8 +96,9 @@ func (u *Upstream) wait(ctx context.Context, class policy.Class) error {
 // no page, a failure is taken for the request's own doing, and says nothing of the upstream.
 func (s *Slot) For(page string) { s.page = page }
 
-// Do asks; a member that cannot be reached has the next one asked, as long as there is no body to send again. Every request that goes out is counted, those that http.Transport repeats by itself included: it does so
-// for GET, HEAD and OPTIONS without a body only, and only when a kept connection broke before any answer (R29).
+// Do asks; a member that cannot be reached has the next one asked, as long as there is no body to send again. Every
+// request that goes out is counted, those that http.Transport repeats by itself included: it does so for GET, HEAD and
+// OPTIONS without a body only, and only when a kept connection broke before any answer (R29).
 func (s *Slot) Do(req *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		s.u.requests.Add(1)
@@ -112,11 +113,31 @@ func (s *Slot) Do(req *http.Request) (*http.Response, error) {
 		s.u.elsewhere(req)
 		res, err = s.u.transport.RoundTrip(req)
 	}
+	if err == nil {
+		res, err = sane(req, res)
+	}
 	if err != nil && req.Context().Err() == nil {
 		s.u.failures.Add(1)
 	}
 	s.u.circuit.record(verdictOf(req.Context(), s.page, res, err), &s.tries, s.page)
 	return res, err
+}
+
+// errNotHTTP: what came can be parsed, and yet means nothing.
+var errNotHTTP = errors.New("malformed answer")
+
+// sane refuses what net/http lets through: a status that is none, and another protocol than was asked for (RFC 9110
+// §7.8), which would leave our client with a connection that speaks neither.
+func sane(req *http.Request, res *http.Response) (*http.Response, error) {
+	switch {
+	case res.StatusCode < 100 || res.StatusCode > 999:
+		res.Body.Close()
+		return nil, fmt.Errorf("%w: status %d", errNotHTTP, res.StatusCode)
+	case res.StatusCode == http.StatusSwitchingProtocols && req.Header.Get("Upgrade") == "":
+		res.Body.Close()
+		return nil, fmt.Errorf("%w: 101 to a request that asked for no other protocol", errNotHTTP)
+	}
+	return res, nil
 }
 
 // Stream takes the slot out of the budget for what never ends: upgrades and event streams. ErrBusy when max_streams

@@ -48,12 +48,24 @@ func Endless(res *http.Response) bool {
 func leaving(body io.ReadCloser, slot *Slot) io.ReadCloser {
 	l := &leaver{ReadCloser: body, slot: slot}
 	if w, ok := body.(io.Writer); ok {
-		return struct {
-			*leaver
-			io.Writer
-		}{l, w}
+		half, _ := body.(interface{ CloseWrite() error })
+		return tunnel{l, w, half}
 	}
 	return l
+}
+
+// tunnel is an upgrade's body: one side may have said its last while the other goes on.
+type tunnel struct {
+	*leaver
+	io.Writer
+	half interface{ CloseWrite() error }
+}
+
+func (t tunnel) CloseWrite() error {
+	if t.half == nil {
+		return t.Close()
+	}
+	return t.half.CloseWrite()
 }
 
 type leaver struct {
