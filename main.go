@@ -87,8 +87,14 @@ func checkCommand() *cobra.Command {
 		if err != nil && !errors.As(err, &problems) {
 			return err
 		}
+		doubts := config.Problems{}
+		if err == nil {
+			if doubts, err = config.Warnings(*s); err != nil {
+				return err
+			}
+		}
 		if *asJSON {
-			return errors.Join(printJSON(out, map[string]any{"ok": err == nil, "problems": problems}), said(err))
+			return errors.Join(printJSON(out, map[string]any{"ok": err == nil, "problems": problems, "warnings": doubts}), said(err))
 		}
 		colour := colours(out)
 		for _, p := range problems {
@@ -98,6 +104,9 @@ func checkCommand() *cobra.Command {
 			fmt.Fprintln(out, colour.good+"ok"+colour.plain+": "+loaded.Summary())
 			for _, line := range loaded.Loosened() {
 				fmt.Fprintln(out, "loosened: "+line)
+			}
+			for _, doubt := range doubts {
+				fmt.Fprintln(out, "warning: "+doubt.String())
 			}
 		}
 		return said(err)
@@ -167,7 +176,7 @@ func purgeCommand() *cobra.Command {
 		}
 		purged, err := ask.Purge(c.Context(), args[0], mode)
 		if err == nil {
-			fmt.Fprintf(c.OutOrStdout(), "purged %s (entries: %s; other replicas that confirmed it: %d)\n", args[0], estimate(purged), purged.Replicas)
+			fmt.Fprintf(c.OutOrStdout(), "purged %s (entries: %s; replicas that confirmed it: %d)\n", args[0], estimate(purged), purged.Replicas)
 		}
 		return err
 	}

@@ -103,6 +103,9 @@ func (r *replica) openStore() (store.Store, error) {
 	case err != nil:
 		r.log.Warn("redis is away; this replica serves alone until it is back", "addresses", r.config.Store.Redis.Addresses, "fault", err.Error())
 	}
+	for _, w := range s.Warnings(ctx) {
+		r.log.Warn("redis is not set up for this", "warning", w)
+	}
 	return s, nil
 }
 
@@ -241,14 +244,18 @@ func (r *replica) run() error {
 		defer relay.Close()
 	}
 	g.Go(func() error { return r.obey(ctx, hup, term) })
+	go r.tellOfStore(ctx)
 	return g.Wait()
 }
 
 func listen(key, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		flag := strings.TrimSuffix(key, ".listen")
-		return nil, fmt.Errorf("%s: %s is in use: end what listens there, or choose another (--%s)", key, address, flag)
+		other := "--" + strings.TrimSuffix(key, ".listen")
+		if key == "peers.listen" {
+			other = "WEIR_PEERS_LISTEN" // it has no flag
+		}
+		return nil, fmt.Errorf("%s: %s is in use: end what listens there, or choose another (%s)", key, address, other)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)
@@ -270,6 +277,18 @@ func (r *replica) announce(traffic, door net.Addr) {
 	if names := r.config.WithoutLifetime(); len(names) > 0 {
 		r.log.Info("answers that state no lifetime are not kept on these routes; cache.ttl (or --ttl) gives them one", "routes", names)
 	}
+}
+
+// tellOfStore logs when the line to the shared store breaks, and when it is whole again.
+func (r *replica) tellOfStore(ctx context.Context) {
+	_ = r.store.Watch(ctx, func(e store.Event) {
+		switch e.Kind {
+		case store.Silence:
+			r.log.Warn("the line to redis is broken; this replica serves alone until it is back")
+		case store.Healed:
+			r.log.Info("the line to redis is whole again")
+		}
+	})
 }
 
 func (r *replica) obey(ctx context.Context, hup, term <-chan os.Signal) error {
@@ -303,10 +322,10 @@ func (r *replica) leave(term <-chan os.Signal) error {
 	case <-ctx.Done():
 	}
 	// Exchanges first: until they have ended they may start fills.
-	if err := errors.Join(r.traffic.Shutdown(ctx), r.handler.Drain(ctx)); err != nil {
+	if err := r.traffic.Shutdown(ctx); err != nil {
 		r.log.Warn("what was still under way is cut", "exchanges", r.handler.Gauges().Exchanges)
 	}
-	return errors.Join(r.traffic.Close(), r.admin.Close())
+	return errors.Join(r.traffic.Close(), r.handler.Drain(ctx), r.admin.Close())
 }
 
 // reload swaps the policy, which is all that can change in a running process.

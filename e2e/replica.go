@@ -166,7 +166,6 @@ func (r *replica) tell(path string, body any) (string, error) {
 	return reading(res)
 }
 
-
 func reading(res *http.Response) (string, error) {
 	defer res.Body.Close()
 	text, err := io.ReadAll(res.Body)

@@ -109,7 +109,8 @@ func isOverride(name string) bool {
 // proxy's own view or not at all: a page built from a client's would be everyone's.
 func isForwarding(name string) bool {
 	switch name = spelling(name); name {
-	case "forwarded", "x-original-url", "x-rewrite-url", "x-original-host", "x-host", "x-url-scheme", "front-end-https":
+	case "forwarded", "x-original-url", "x-rewrite-url", "x-original-host", "x-host", "x-url-scheme", "front-end-https",
+		"x-real-ip", "true-client-ip", "x-client-ip", "x-cluster-client-ip", "cf-connecting-ip", "fastly-client-ip":
 		return true
 	}
 	return strings.HasPrefix(name, "x-forwarded-")

@@ -89,8 +89,16 @@ func (c *Config) Proxy() proxy.Config {
 		TrustedProxies: c.TrustedProxies,
 		Spool:          int64(c.Memory.Spool),
 		MaxWaiting:     c.Memory.MaxWaiting,
-		MaxBody:        int64(c.Store.MaxBody),
+		MaxBody:        c.maxBody(),
 	}
+}
+
+// maxBody is what is kept of one body: the memory store takes no more than a sixteenth of itself (R34).
+func (c *Config) maxBody() int64 {
+	if c.Store.Kind == "memory" {
+		return min(int64(c.Store.MaxBody), int64(c.Store.MaxSize)/16)
+	}
+	return int64(c.Store.MaxBody)
 }
 
 // MemoryStore is the memory store's part.

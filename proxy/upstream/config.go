@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -39,6 +40,8 @@ func (c Config) Validate() error {
 		switch {
 		case err != nil || m.Scheme != "http" && m.Scheme != "https" || m.Host == "":
 			fault("url %q: write http://host:port or https://host:port", raw)
+		case m.Port() != "" && !fitPort(m.Port()):
+			fault("url %q: %s is no port: write a number from 1 to 65535", raw, m.Port())
 		case m.User != nil || m.RawQuery != "" || m.Fragment != "":
 			fault("url %q: only scheme, host, port and a base path belong here", raw)
 		}
@@ -58,6 +61,11 @@ func (c Config) Validate() error {
 		fault("max_streams and queue must not be negative")
 	}
 	return errors.Join(faults...)
+}
+
+func fitPort(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 func (c Config) all() []string {

@@ -256,6 +256,7 @@ func TestValidate(t *testing.T) {
 		"exclude each other":             func(c *Config) { c.URLs = []string{"http://b"} },
 		"write http://host:port":         func(c *Config) { c.URL = "ftp://a" },
 		"only scheme, host":              func(c *Config) { c.URL = "http://a/?q" },
+		"99999 is no port":               func(c *Config) { c.URL = "http://a:99999" },
 		"connect_timeout must be longer": func(c *Config) { c.ConnectTimeout = 0 },
 		"max_concurrent must be":         func(c *Config) { c.MaxConcurrent = 0 },
 		"must not be negative":           func(c *Config) { c.Queue = -1 },
