@@ -62,6 +62,10 @@ loosened: route all: set_cookie strip: answers that set cookies are shared
 	if err != nil || out != want {
 		t.Errorf("got %v\n%s\nwant\n%s", err, out, want)
 	}
+	put(t, small+"cache: {uncacheable_for: 0s}\n")
+	if out, err = run(t, "check", "--config", "weir.yaml"); err != nil || !strings.Contains(out, "\nwarning: weir.yaml:5: cache.uncacheable_for: of 0s lets") {
+		t.Errorf("got %v\n%s", err, out)
+	}
 	put(t, small+"lisen: x\ncache: {ttl: 5}\n")
 	out, err = run(t, "check", "--config", "weir.yaml")
 	want = `weir.yaml:5: lisen: unknown key; did you mean listen?

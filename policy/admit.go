@@ -150,7 +150,7 @@ func (b *brought) windows() {
 	if !s.NoStale && len(b.plan.Particular) == 0 {
 		rescue = c.StaleIfError
 		if b.res.Status < 400 {
-			refresh = c.Grace
+			refresh = c.Grace.longest()
 		}
 	}
 	if own := int64(b.d.StaleWhileRevalidate); own >= 0 && !b.forbidsStale() {
@@ -159,7 +159,11 @@ func (b *brought) windows() {
 	if own := int64(b.d.StaleIfError); own >= 0 && !b.forbidsStale() {
 		rescue, s.RescueStated = duration(own), true
 	}
-	if b.res.Status >= 500 {
+	if refresh > rescue {
+		// What may be served while it is refreshed may be served when that fails.
+		rescue, s.RescueStated = refresh, s.RefreshStated
+	}
+	if isFailure(b.res.Status) {
 		refresh, rescue = 0, 0
 	}
 	s.RefreshUntil, s.RescueUntil = s.FreshUntil.Add(refresh), s.FreshUntil.Add(rescue)
@@ -237,9 +241,9 @@ func (b *brought) unstorable() Reason {
 	switch {
 	case b.plan.Request.Method != http.MethodGet:
 		return MethodUnstored
-	case b.term.by == nobody && (!byDefault || status >= 500):
+	case b.term.by == nobody && (!byDefault || isFailure(status)):
 		return StatusRefused
-	case status >= 500 && b.prior != nil && b.prior.isGoodUntil(b.res.Arrived):
+	case isFailure(status) && b.prior != nil && b.prior.isGoodUntil(b.res.Arrived):
 		return GoodCopyKept
 	case b.res.CloseDelimited && b.term.by != stated:
 		return CloseDelimited
@@ -283,7 +287,7 @@ func (s *Stored) hasValidator() bool {
 
 // isGoodUntil reports whether the copy may still be served at t, in whatever case, and is no error.
 func (s *Stored) isGoodUntil(t time.Time) bool {
-	return s.Kind == Answer && s.Status < 500 && (s.FreshUntil.After(t) || s.RefreshUntil.After(t) || s.RescueUntil.After(t))
+	return s.Kind == Answer && !isFailure(s.Status) && (s.FreshUntil.After(t) || s.RefreshUntil.After(t) || s.RescueUntil.After(t))
 }
 
 // admits reports whether an answer for that audience may be given to a request that carries these fields (R1).

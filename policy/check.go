@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -133,15 +134,22 @@ func (c *checker) times(k Cache) {
 		key string
 		d   time.Duration
 	}{
-		{"cache.ttl", k.TTL}, {"cache.force_ttl", k.ForceTTL}, {"cache.grace", k.Grace}, {"cache.stale_if_error", k.StaleIfError},
+		{"cache.ttl", k.TTL}, {"cache.force_ttl", k.ForceTTL}, {"cache.grace", k.Grace.Well}, {"cache.grace", k.Grace.Sick}, {"cache.stale_if_error", k.StaleIfError},
 		{"cache.keep", k.Keep}, {"cache.uncacheable_for", k.UncacheableFor}, {"cache.wait.max", k.Wait.Max},
+		{"cache.soft_timeout", k.SoftTimeout},
 	} {
 		if t.d < 0 {
 			c.add(t.key, "%s is negative: write 0s for none", t.d)
 		}
 	}
-	if k.Jitter < 0 || k.Jitter > 1 {
-		c.add("cache.jitter", "%g%% is no share of a lifetime: write 0%% to 100%%", 100*float64(k.Jitter))
+	if !(k.Jitter >= 0 && k.Jitter < 1) {
+		c.add("cache.jitter", "%g%% would leave nothing of some lifetimes: write 0%% to 99%%, 20%% when in doubt", 100*float64(k.Jitter))
+	}
+	if k.Grace.Sick != 0 && k.Grace.Sick < k.Grace.Well {
+		c.add("cache.grace", "%s for a sick upstream is less than %s for a well one: write the longer one under sick", k.Grace.Sick, k.Grace.Well)
+	}
+	if k.ForceTTL > 0 && k.SetCookie == "keep" {
+		c.add("cache.force_ttl", "would hand one client's cookies to all, as set_cookie is keep: write set_cookie: strip, or drop force_ttl")
 	}
 }
 
@@ -156,12 +164,20 @@ func (c *checker) early(e EarlyRule) {
 }
 
 func (c *checker) negative(rules []Negative) {
+	seen := map[int]bool{}
 	for _, n := range rules {
 		if n.TTL <= 0 {
 			c.add("cache.negative", "a ttl of %s keeps nothing: write one above 0s, or drop the entry", n.TTL)
 		}
+		if len(n.Status) == 0 {
+			c.add("cache.negative", "names no status: write status: [404, 410]")
+		}
 		for _, status := range n.Status {
+			twice := seen[status]
+			seen[status] = true
 			switch {
+			case twice:
+				c.add("cache.negative", "%d has two lifetimes: drop one", status)
 			case status < 400 || status > 599:
 				c.add("cache.negative", "%d is no error: use ttl for the others", status)
 			case isOnesOwnFault(status):
@@ -183,6 +199,59 @@ func (c *checker) choice(key, word string, words ...string) {
 	if word != "" && !slices.Contains(words, word) {
 		c.add(key, "%q is none of %s", word, strings.Join(words, ", "))
 	}
+}
+
+// Suspicious is what is no mistake, and yet seldom what was meant: each is a Problem to look at, not to refuse.
+func Suspicious(c Config) (problems []Problem) {
+	for i, r := range c.Routes {
+		k := checker{route: i, name: r.Name}
+		k.doubts(r.Cache)
+		for _, p := range k.problems {
+			problems = append(problems, p.(Problem))
+		}
+	}
+	return problems
+}
+
+func (c *checker) doubts(k Cache) {
+	life := max(k.TTL, k.ForceTTL)
+	if k.EarlyRefresh.Mode == "power" {
+		c.power(cmp.Or(life, time.Minute), k.EarlyRefresh.Exponent)
+	}
+	asked := len(k.Ignore.Cookies)+len(k.Ignore.Headers)+len(k.Key.Cookies) > 0
+	longest := time.Duration(0)
+	for _, n := range k.Negative {
+		longest = max(longest, n.TTL)
+	}
+	for _, d := range []struct {
+		is        bool
+		key, text string
+	}{
+		{k.ForceTTL > 0 && asked, "cache.force_ttl", "keeps what is answered to requests whose cookies or other tokens are ignored or keyed, whatever the answer says, " +
+			"private and no-store apart: make sure that no page here is made for one client, or write ttl"},
+		{k.ForceTTL > 0 && k.SetCookie == "strip", "cache.force_ttl", "shares what sets a cookie, without the cookie: make sure that no page here is made for one client, or write set_cookie: refuse"},
+		{k.ForceTTL > 0 && k.TTL > 0, "cache.ttl", "is never used, as force_ttl comes first: drop one"},
+		{life > 0 && k.Jitter == 0, "cache.jitter", "of 0% lets pages that were stored together expire together: write 20%"},
+		{longest > time.Hour, "cache.negative", "keeps an error for " + longest.String() + ", for as long it hides that the page has come: write a minute or less"},
+		{k.StaleIfError < k.Grace.longest(), "cache.stale_if_error", "is shorter than grace, which holds when the upstream fails, too: write " + k.Grace.longest().String() + " or more"},
+		{k.SoftTimeout > 0 && k.StaleIfError <= 0 && k.Grace.longest() <= 0, "cache.soft_timeout", "is never used, as nothing stale may be served: write stale_if_error"},
+		{k.SoftTimeout > 0 && k.Wait.Max > 0 && k.SoftTimeout >= k.Wait.Max, "cache.soft_timeout", "is no sooner than wait.max, when a stale copy answers anyway: make it shorter, or drop it"},
+		{k.UncacheableFor == 0, "cache.uncacheable_for", "of 0s lets every crowd wait for an answer that turns out to be one client's: write 2m"},
+	} {
+		if d.is {
+			c.add(d.key, "%s", d.text)
+		}
+	}
+}
+
+// busy is the page by which rules are judged that ask at each request.
+const busy = 1000
+
+func (c *checker) power(life time.Duration, exponent float64) {
+	k := exponent + 1
+	c.add("cache.early_refresh.mode", "power refreshes a page that lives %s and is asked for %d times a second about %.0f times in its life: "+
+		"(%d × %.0f / %g)^(1/%g) / Γ(1+1/%g); xfetch does about once: write mode: xfetch",
+		life, busy, powerRefreshes(busy*life.Seconds(), exponent), busy, life.Seconds(), k, k, k)
 }
 
 // isToken reports whether s is a token (RFC 9110 §5.6.2), as names of methods and fields are.

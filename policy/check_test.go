@@ -41,12 +41,18 @@ func TestNewNamesEveryProblem(t *testing.T) {
 		}, `cache.ignore.cookies: a is in key.cookies too`},
 		{func(r *Route) { r.Cache.TTL = -time.Second }, `cache.ttl: -1s is negative: write 0s for none`},
 		{func(r *Route) { r.Cache.ForceTTL = -1 }, `cache.force_ttl`},
-		{func(r *Route) { r.Cache.Grace = -1 }, `cache.grace`},
+		{func(r *Route) { r.Cache.Grace.Well = -1 }, `cache.grace`},
 		{func(r *Route) { r.Cache.StaleIfError = -1 }, `cache.stale_if_error`},
 		{func(r *Route) { r.Cache.Keep = -1 }, `cache.keep`},
 		{func(r *Route) { r.Cache.UncacheableFor = -1 }, `cache.uncacheable_for`},
 		{func(r *Route) { r.Cache.Wait.Max = -1 }, `cache.wait.max`},
-		{func(r *Route) { r.Cache.Jitter = 1.2 }, `cache.jitter: 120% is no share of a lifetime: write 0% to 100%`},
+		{func(r *Route) { r.Cache.Jitter = 1.2 }, `cache.jitter: 120% would leave nothing of some lifetimes: write 0% to 99%`},
+		{func(r *Route) { r.Cache.Jitter = 1 }, `cache.jitter: 100% would leave`},
+		{func(r *Route) { r.Cache.SoftTimeout = -1 }, `cache.soft_timeout`},
+		{func(r *Route) { r.Cache.Grace = Grace{time.Hour, time.Minute} }, `cache.grace: 1m0s for a sick upstream is less than 1h0m0s for a well one`},
+		{func(r *Route) { r.Cache.ForceTTL, r.Cache.SetCookie = time.Hour, "keep" }, `cache.force_ttl: would hand one client's cookies to all`},
+		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{404, 410, 404}, 1}} }, `cache.negative: 404 has two lifetimes: drop one`},
+		{func(r *Route) { r.Cache.Negative = []Negative{{nil, 1}} }, `cache.negative: names no status`},
 		{func(r *Route) { r.Cache.EarlyRefresh.Mode = "always" }, `cache.early_refresh.mode: "always" is none of xfetch, power, off`},
 		{func(r *Route) { r.Cache.EarlyRefresh.Mode = "xfetch" }, `cache.early_refresh.beta`},
 		{func(r *Route) { r.Cache.EarlyRefresh.Mode = "power" }, `cache.early_refresh.exponent`},
@@ -89,5 +95,46 @@ func TestAConfigWithoutUpstreamsSaysSo(t *testing.T) {
 	_, err := New(Config{Routes: []Route{{Name: "a", Upstream: "api"}}})
 	if err == nil || !strings.Contains(err.Error(), "no upstream is defined") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What is suspicious is told by route and key, and what is ordinary is not.
+func TestSuspicious(t *testing.T) {
+	plain := Cache{
+		TTL: 5 * time.Minute, Jitter: 0.2, StaleIfError: 24 * time.Hour, Grace: Grace{time.Minute, time.Hour}, UncacheableFor: time.Minute,
+		EarlyRefresh: EarlyRule{Mode: "xfetch", Beta: 1}, SoftTimeout: time.Second, Negative: []Negative{{[]int{404}, 10 * time.Second}},
+	}
+	for _, c := range []struct {
+		change func(*Cache)
+		want   string
+	}{
+		{func(*Cache) {}, ""},
+		// N = 1000/s * 300 s; (300000/4)^(1/4) = 16.55; Γ(5/4) = 0.9064; 16.55/0.9064 = 18.26.
+		{func(c *Cache) { c.EarlyRefresh = EarlyRule{Mode: "power", Exponent: 3} }, "cache.early_refresh.mode: power refreshes a page that lives 5m0s and is asked for 1000 times a second about 18 times in its life"},
+		// Without a ttl a minute is shown: (60000/2)^(1/2) = 173.2; Γ(3/2) = 0.8862; 195.4.
+		{func(c *Cache) { c.TTL, c.EarlyRefresh = 0, EarlyRule{Mode: "power", Exponent: 1} }, "lives 1m0s and is asked for 1000 times a second about 195 times"},
+		{func(c *Cache) { c.TTL, c.ForceTTL, c.Ignore.Cookies = 0, time.Minute, []string{"_ga"} }, "cache.force_ttl: keeps what is answered to requests whose cookies"},
+		{func(c *Cache) { c.TTL, c.ForceTTL, c.SetCookie = 0, time.Minute, "strip" }, "cache.force_ttl: shares what sets a cookie"},
+		{func(c *Cache) { c.ForceTTL = time.Minute }, "cache.ttl: is never used"},
+		{func(c *Cache) { c.Jitter = 0 }, "cache.jitter: of 0%"},
+		{func(c *Cache) { c.Negative[0].TTL = 2 * time.Hour }, "cache.negative: keeps an error for 2h0m0s"},
+		{func(c *Cache) { c.StaleIfError = 10 * time.Minute }, "cache.stale_if_error: is shorter than grace"},
+		{func(c *Cache) { c.StaleIfError, c.Grace = 0, Grace{} }, "cache.soft_timeout: is never used"},
+		{func(c *Cache) { c.Wait.Max = time.Second }, "cache.soft_timeout: is no sooner than wait.max"},
+		{func(c *Cache) { c.UncacheableFor = 0 }, "cache.uncacheable_for: of 0s"},
+	} {
+		doubtful := plain
+		doubtful.Negative = []Negative{{[]int{404}, 10 * time.Second}}
+		c.change(&doubtful)
+		got := Suspicious(Config{Routes: []Route{{Name: "good", Cache: plain}, {Name: "x", Cache: doubtful}}})
+		if c.want == "" {
+			if len(got) > 0 {
+				t.Errorf("an ordinary route is suspicious: %v", got)
+			}
+			continue
+		}
+		if len(got) != 1 || got[0].Route != 1 || !strings.Contains(got[0].Error(), c.want) {
+			t.Errorf("want %s\n got %v", c.want, got)
+		}
 	}
 }

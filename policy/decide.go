@@ -117,7 +117,7 @@ func (p *Plan) decide(s *Stored, at Moment) Decision {
 			d.Action, d.Reason = ServeAndRefresh, EarlyRefresh
 		}
 		return d
-	case wanted && p.isInGrace(s, at.Now):
+	case wanted && p.isInGrace(s, at):
 		d.Action, d.Reason = ServeAndRefresh, StaleRefresh
 		return d
 	case wanted && p.acceptsStale(s, at.Now):
@@ -142,9 +142,14 @@ func (p *Plan) decide(s *Stored, at Moment) Decision {
 
 // isInGrace: the window is for plain requests unless the response itself opened it (R1), and a client that names the
 // age it takes does not take stale (RFC 9111 §5.2.1.1) unless it says so.
-func (p *Plan) isInGrace(s *Stored, now time.Time) bool {
+//
+// RefreshUntil is the end of the longest window, that of a sick upstream; a well one ends ours sooner.
+func (p *Plan) isInGrace(s *Stored, at Moment) bool {
 	d := &p.directives
-	return s.RefreshUntil.After(now) && (len(p.Particular) == 0 || s.RefreshStated) &&
+	if at.Health == Well && !s.RefreshStated && !at.Now.Before(s.FreshUntil.Add(p.rule.Cache.Grace.Well)) {
+		return false
+	}
+	return s.RefreshUntil.After(at.Now) && (len(p.Particular) == 0 || s.RefreshStated) &&
 		(d.maxAge < 0 || d.anyStale || d.maxStale >= 0)
 }
 

@@ -31,3 +31,11 @@ func (r *rule) refreshesEarly(s *Stored, at Moment) bool {
 	}
 	return false
 }
+
+// powerRefreshes is how often the power rule refreshes a page in each of its lifetimes, about, when a lifetime sees that
+// many requests. Each of them refreshes with probability (age/lifetime)^exponent, so with k = exponent + 1 the share of
+// lifetimes that reach a part x of their length is exp(-requests x^k / k), whose mean is Γ(1+1/k) (k/requests)^(1/k).
+func powerRefreshes(requests, exponent float64) float64 {
+	k := exponent + 1
+	return max(1, math.Pow(requests/k, 1/k)/math.Gamma(1+1/k))
+}

@@ -105,7 +105,8 @@ func saysNoCache(h http.Header) bool {
 
 // term finds who says how long the answer is fresh. The order: force_ttl, the response, then what fills its silence:
 // negative, ttl, the heuristic. ttl and its like count from arrival, whatever the answer's age: an answer that took
-// longer than its ttl to come would else never be kept. negative only ever shortens what an error says of itself.
+// longer than its ttl to come would else never be kept. negative only ever shortens what an error says of itself, or
+// what is forced on it.
 func (r *rule) term(plan *Plan, res Response, d *responseDirectives, dice float64) term {
 	date := dateValue(res)
 	own, isStated := d.statedLifetime(res, date)
@@ -114,11 +115,12 @@ func (r *rule) term(plan *Plan, res Response, d *responseDirectives, dice float6
 	jittered := func(t time.Duration) time.Duration {
 		return time.Duration(float64(t) * (1 - float64(c.Jitter)*dice))
 	}
-	if c.ForceTTL > 0 && plain && takesTTL(res.Status) {
-		return term{jittered(c.ForceTTL), forced}
-	}
 	negative := jittered(c.negativeTTL(res.Status))
 	switch {
+	case c.ForceTTL > 0 && plain && takesTTL(res.Status) && negative > 0:
+		return term{min(jittered(c.ForceTTL), negative), forced}
+	case c.ForceTTL > 0 && plain && takesTTL(res.Status):
+		return term{jittered(c.ForceTTL), forced}
 	case isStated && negative > 0:
 		return term{min(own-age, negative), stated}
 	case isStated:

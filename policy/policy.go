@@ -49,7 +49,7 @@ type Cache struct {
 	TTL              time.Duration `mapstructure:"ttl"`
 	ForceTTL         time.Duration `mapstructure:"force_ttl"`
 	Heuristic        bool          `mapstructure:"heuristic"` // a lifetime is guessed from Last-Modified (RFC 9111 §4.2.2)
-	Grace            time.Duration `mapstructure:"grace"`
+	Grace            Grace         `mapstructure:"grace"`
 	StaleIfError     time.Duration `mapstructure:"stale_if_error"`
 	Keep             time.Duration `mapstructure:"keep"`
 	Jitter           Percent       `mapstructure:"jitter"`
@@ -67,6 +67,16 @@ type Cache struct {
 	Tags             Tags          `mapstructure:"tags"`
 	Targeted         Targeted      `mapstructure:"targeted"`
 }
+
+// Grace is how long stale answers may be served while they are refreshed, written as "30s", or apart for an upstream that
+// is well and one that is sick.
+type Grace struct {
+	Well time.Duration `mapstructure:"well"`
+	Sick time.Duration `mapstructure:"sick"` // 0: no longer than when it is well
+}
+
+// longest is how long a copy may have to serve.
+func (g Grace) longest() time.Duration { return max(g.Well, g.Sick) }
 
 // Percent is a share, 0 to 1, written as "20%".
 type Percent float64

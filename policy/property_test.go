@@ -18,14 +18,18 @@ func (w world) seconds() time.Duration { return time.Duration(w.IntN(100)) * tim
 
 func (w world) route(r *Route) {
 	c := &r.Cache
-	c.TTL, c.Grace, c.StaleIfError, c.Keep = w.seconds(), w.seconds(), w.seconds(), w.seconds()
+	c.TTL, c.StaleIfError, c.Keep = w.seconds(), w.seconds(), w.seconds()
+	c.Grace = Grace{Well: w.seconds()}
+	c.Grace.Sick = c.Grace.Well + w.seconds()
 	if w.IntN(4) == 0 {
 		c.ForceTTL = w.seconds()
 	}
 	c.Jitter = Percent(w.Float64())
 	c.EarlyRefresh = EarlyRule{Mode: w.of("", "xfetch", "power"), Beta: 1, Exponent: 3}
 	c.UncacheableFor = time.Minute
-	c.SetCookie = w.of("refuse", "strip", "keep")
+	if c.SetCookie = w.of("refuse", "strip", "keep"); c.SetCookie == "keep" {
+		c.ForceTTL = 0
+	}
 	c.ClientDirectives = w.of("honour", "collapse", "ignore")
 }
 
@@ -63,7 +67,7 @@ func (w world) header() http.Header {
 }
 
 func (w world) moment() Moment {
-	return Moment{Now: epoch().Add(time.Duration(w.Int64N(int64(300 * time.Second)))), Dice: w.Float64()}
+	return Moment{Now: epoch().Add(time.Duration(w.Int64N(int64(300 * time.Second)))), Dice: w.Float64(), Health: Health(w.IntN(2))}
 }
 
 const histories = 5_000
@@ -148,7 +152,7 @@ func TestAgeNeverMakesFresher(t *testing.T) {
 	rank := map[Reason]int{Fresh: 0, EarlyRefresh: 0, StaleRefresh: 1, StaleAllowed: 2}
 	eachHistory(t, func(w world, p *Policy, asker, later Plan, res Response, adm Admission) {
 		first := w.moment()
-		second := Moment{Now: first.Now.Add(w.seconds()), Dice: first.Dice}
+		second := Moment{Now: first.Now.Add(w.seconds()), Dice: first.Dice, Health: first.Health}
 		at := func(m Moment) int {
 			if r, ok := rank[p.Decide(later, &adm.Stored, m).Reason]; ok {
 				return r

@@ -1,6 +1,9 @@
 package policy
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // FaultKind says how an upstream failed.
 type FaultKind uint8
@@ -29,7 +32,7 @@ type Fault struct {
 // Rescue answers whether a stale copy may stand in for a failed upstream: Serve, or Refuse with the fault's Reason.
 func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision {
 	refuse := Decision{Action: Refuse, Reason: FaultReason(f)}
-	if stored == nil || stored.Kind != Answer || stored.Status >= 500 ||
+	if stored == nil || stored.Kind != Answer || isFailure(stored.Status) ||
 		!admits(stored.Audience, plan.Particular) || !acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) {
 		return refuse
 	}
@@ -47,10 +50,34 @@ func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision 
 	return refuse
 }
 
+// isFailure: an answer that says that the upstream could not, for now. It stands in for nothing, and replaces no copy
+// that can still be served.
+func isFailure(status int) bool { return status >= 500 || status == http.StatusTooManyRequests }
+
 // acceptsRescue: a client may allow more than response and route do (RFC 5861 §4), but not what the response forbids.
 func (p *Plan) acceptsRescue(s *Stored, at Moment) bool {
 	d := &p.directives
 	return !s.NoStale && len(p.Particular) == 0 && d.staleIfError >= 0 && at.Now.Sub(s.FreshUntil) <= duration(d.staleIfError)
+}
+
+// The pause after a failure is short at first and doubles, up to what a page can be left alone for. Retry-After is
+// believed for longer, but not for as long as somebody may have mistyped.
+const (
+	firstPause   = time.Second
+	longestPause = time.Minute
+	longestRetry = time.Hour
+)
+
+// Pause is how long the upstream is spared after a page has failed that often in a row, where a stale copy can stand in
+// (R23). It ends no sooner than the upstream's own Retry-After; the dice lengthen it by up to a quarter, so that pages
+// that failed together do not come back together.
+func Pause(f Fault, times int, dice float64) time.Duration {
+	d := firstPause
+	for i := 1; i < times && d < longestPause; i++ {
+		d *= 2
+	}
+	d = max(min(d, longestPause), min(f.RetryAfter, longestRetry))
+	return d + time.Duration(dice*float64(d/4))
 }
 
 // FaultReason says of a failure what an exchange that met it reports.

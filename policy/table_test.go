@@ -24,7 +24,7 @@ func readCache(t *testing.T, r *Route, key, value string) bool {
 	case "force_ttl":
 		c.ForceTTL = length(t, value)
 	case "grace":
-		c.Grace = length(t, value)
+		c.Grace = grace(t, value)
 	case "stale_if_error":
 		c.StaleIfError = length(t, value)
 	case "keep":
@@ -64,6 +64,17 @@ func readCache(t *testing.T, r *Route, key, value string) bool {
 		return false
 	}
 	return true
+}
+
+// grace reads "30s", or "30s/1h": of a well upstream, and of a sick one.
+func grace(t *testing.T, s string) Grace {
+	t.Helper()
+	well, sick, apart := strings.Cut(s, "/")
+	g := Grace{Well: length(t, well)}
+	if apart {
+		g.Sick = length(t, sick)
+	}
+	return g
 }
 
 func length(t *testing.T, s string) time.Duration {
@@ -212,7 +223,7 @@ func TestDecide(t *testing.T) {
 func TestRescue(t *testing.T) {
 	kinds := map[string]FaultKind{
 		"refused": Refused, "reset": Reset, "timeout-before": TimeoutBefore, "timeout-after": TimeoutAfter,
-		"truncated": Truncated, "garbage": Garbage, "busy": Busy, "broken-wait": BrokenWait,
+		"truncated": Truncated, "garbage": Garbage, "busy": Busy, "broken-wait": BrokenWait, "spared": Spared,
 	}
 	eachScene(t, "rescue.txt", func(t *testing.T, s scene) string {
 		p := s.policy(t)

@@ -134,12 +134,44 @@ func (k *checker) routes(c *Config) {
 			k.complain("routes", "%s", fault)
 			continue
 		}
-		key := fmt.Sprintf("routes[%d].%s", p.Route, p.Key)
-		_, own := k.set[key]
-		_, inherited := k.set[p.Key]
-		if !own && inherited && strings.HasPrefix(p.Key, "cache.") {
-			key = p.Key // the line to mend is in the top-level cache
-		}
-		k.complain(key, "%s", p.Text)
+		k.complain(k.keyOf(p), "%s", p.Text)
 	}
+	k.patience(c)
+}
+
+// keyOf is where what is wrong with a route is to be mended.
+func (k *checker) keyOf(p policy.Problem) string {
+	key := fmt.Sprintf("routes[%d].%s", p.Route, p.Key)
+	_, own := k.set[key]
+	_, inherited := k.set[p.Key]
+	if !own && inherited && strings.HasPrefix(p.Key, "cache.") {
+		return p.Key // in the top-level cache
+	}
+	return key
+}
+
+// patience: a stale answer that is due when the upstream has been given up already never comes.
+func (k *checker) patience(c *Config) {
+	for i, r := range c.Routes {
+		soft := r.Cache.SoftTimeout
+		for _, u := range c.Upstreams {
+			if u.Name == r.Upstream && soft > 0 && soft >= u.ResponseTimeout {
+				k.complain(k.keyOf(policy.Problem{Route: i, Key: "cache.soft_timeout"}),
+					"%s is no shorter than response_timeout (%s) of upstream %q: write less", formatDuration(soft), formatDuration(u.ResponseTimeout), u.Name)
+			}
+		}
+	}
+}
+
+// Warnings is what is suspicious in a Config that Load accepts.
+func Warnings(s Source) (Problems, error) {
+	c, set, err := s.layers()
+	if err != nil {
+		return nil, err
+	}
+	k := &checker{set: set, wrong: Problems{}}
+	for _, p := range policy.Suspicious(c.Policy()) {
+		k.complain(k.keyOf(p), "%s", p.Text)
+	}
+	return sorted(k.wrong), nil
 }

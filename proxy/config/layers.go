@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
-	"time"
 )
 
 const envPrefix = "WEIR_"
@@ -94,7 +93,10 @@ func (f Flags) read(set places) (values map[string]any, wrong Problems) {
 // single is --upstream: one upstream, one route that takes everything. The top-level cache stays.
 func (f Flags) single(set places, values map[string]any) (wrong Problems) {
 	cache := map[string]any{}
-	for _, one := range []struct{ flag, key, text string }{{"--ttl", "ttl", f.TTL}, {"--grace", "grace", f.Grace}} {
+	for _, one := range []struct {
+		flag, key, text string
+		t               reflect.Type
+	}{{"--ttl", "ttl", f.TTL, durationType}, {"--grace", "grace", f.Grace, graceType}} {
 		if one.text == "" {
 			continue
 		}
@@ -102,7 +104,7 @@ func (f Flags) single(set places, values map[string]any) (wrong Problems) {
 			wrong = append(wrong, Problem{Source: one.flag, Text: "belongs to --upstream; without it, write " + one.key + " in the file"})
 			continue
 		}
-		d, err := parse(one.text, reflect.TypeFor[time.Duration]())
+		d, err := parse(one.text, one.t)
 		if err != nil {
 			wrong = append(wrong, Problem{Source: one.flag, Text: err.Error()})
 		}

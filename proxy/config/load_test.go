@@ -159,11 +159,11 @@ routes:
     cache:
 `, Flags{})
 	plain, own, last := c.Routes[0].Cache, c.Routes[1].Cache, c.Routes[2].Cache
-	if plain.Grace != 30*time.Second || plain.StaleIfError != 24*time.Hour || !reflect.DeepEqual(plain, last) {
+	if plain.Grace.Well != 30*time.Second || plain.StaleIfError != 24*time.Hour || !reflect.DeepEqual(plain, last) {
 		t.Errorf("a route that writes nothing has %+v", plain)
 	}
 	want := plain
-	want.TTL, want.Grace, want.Particular, want.Wait.Max = 5*time.Minute, 0, []string{"X-Three"}, time.Second
+	want.TTL, want.Grace.Well, want.Particular, want.Wait.Max = 5*time.Minute, 0, []string{"X-Three"}, time.Second
 	if !reflect.DeepEqual(own, want) {
 		t.Errorf("a route that writes some keys has\n%+v, want\n%+v", own, want)
 	}
@@ -172,6 +172,68 @@ routes:
 	}
 	if u := c.Upstreams[0]; u.Queue != 9 || u.ConnectTimeout != 2*time.Second || u.MaxConcurrent != 64 {
 		t.Errorf("an upstream that writes one key has %+v", u)
+	}
+}
+
+// A grace is one value in two forms: whoever writes it writes all of it.
+func TestGrace(t *testing.T) {
+	t.Setenv("WEIR_CACHE_GRACE", "2m")
+	c := loaded(t, `
+cache: {grace: {well: 1m, sick: 1d}}
+upstreams: [{name: api, url: "http://127.0.0.1:9000"}]
+routes:
+  - {name: inherits, upstream: api}
+  - {name: both, upstream: api, cache: {grace: {well: 1h, sick: 24h}}}
+  - {name: one, upstream: api, cache: {grace: 30s}}
+  - {name: sick, upstream: api, cache: {grace: {sick: 24h}}}
+`, Flags{})
+	for i, want := range []policy.Grace{{Well: 2 * time.Minute}, {Well: time.Hour, Sick: 24 * time.Hour}, {Well: 30 * time.Second}, {Sick: 24 * time.Hour}} {
+		if got := c.Routes[i].Cache.Grace; got != want {
+			t.Errorf("route %s: %+v, want %+v", c.Routes[i].Name, got, want)
+		}
+	}
+}
+
+// What is suspicious is told with its line, once, and is not refused.
+func TestWarnings(t *testing.T) {
+	base := shipped(t)
+	t.Chdir(t.TempDir())
+	text := `
+cache:
+  jitter: 0%
+  early_refresh: {mode: power}
+upstreams: [{name: api, url: "http://127.0.0.1:9000"}]
+routes:
+  - name: one
+    upstream: api
+    cache:
+      ttl: 5m
+  - name: two
+    upstream: api
+    cache:
+      jitter: 10%
+      force_ttl: 5m
+      ignore: {cookies: [_ga]}
+`
+	if err := os.WriteFile("weir.yaml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Warnings(Source{Default: base, File: "weir.yaml"})
+	want := []string{
+		"weir.yaml:3: cache.jitter: of 0% lets pages",
+		"weir.yaml:4: cache.early_refresh.mode: power refreshes a page that lives 5m0s",
+		"weir.yaml:15: routes[1].cache.force_ttl: keeps what is answered",
+	}
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("%v, %v; want %v", got, err, want)
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i].String(), want[i]) {
+			t.Errorf("%s\nwant %s…", got[i], want[i])
+		}
+	}
+	if _, err := Load(Source{Default: base, File: "weir.yaml"}); err != nil {
+		t.Errorf("refused: %v", err)
 	}
 }
 
@@ -193,7 +255,7 @@ routes:
 		t.Errorf("merged upstream: %+v", u)
 	}
 	two, three := c.Routes[1].Cache, c.Routes[2].Cache
-	if two.TTL != 5*time.Minute || two.Grace != 2*time.Minute || three.Grace != time.Minute {
+	if two.TTL != 5*time.Minute || two.Grace.Well != 2*time.Minute || three.Grace.Well != time.Minute {
 		t.Errorf("merged caches: %+v, %+v", two, three)
 	}
 }
@@ -216,7 +278,7 @@ routes:
 		t.Fatalf("routes: %+v", c.Routes)
 	}
 	want := policy.Route{Name: "default", Upstream: "default", Cache: c.Cache}
-	want.Cache.TTL, want.Cache.Grace = 5*time.Minute, 24*time.Hour
+	want.Cache.TTL, want.Cache.Grace.Well = 5*time.Minute, 24*time.Hour
 	if r := c.Routes[0]; !reflect.DeepEqual(r, want) || r.Cache.SetCookie != "strip" {
 		t.Errorf("route:\n%+v, want\n%+v", r, want)
 	}

@@ -42,6 +42,12 @@ func node(v reflect.Value, path string) *yaml.Node {
 			m.Content = append(m.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, node(v.Field(i), join(path, key)))
 		}
 		return m
+	case v.Type() == graceType && v.Interface().(policy.Grace).Sick > 0:
+		m := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+		for i, key := range keysOf(graceType) {
+			m.Content = append(m.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, node(v.Field(i), join(path, key)))
+		}
+		return m
 	case v.Kind() == reflect.Slice:
 		s := &yaml.Node{Kind: yaml.SequenceNode}
 		if !isList(v.Type()) || v.Len() == 0 {
@@ -64,6 +70,8 @@ func scalar(v any) (string, yaml.Style) {
 	switch v := v.(type) {
 	case time.Duration:
 		return formatDuration(v), 0
+	case policy.Grace:
+		return formatDuration(v.Well), 0
 	case policy.Percent:
 		return strconv.FormatFloat(float64(v)*100, 'g', 12, 64) + "%", 0
 	case Size:

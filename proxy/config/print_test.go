@@ -17,7 +17,7 @@ upstreams:
   - {name: api, url: http://127.0.0.1:9000}
   - {name: two, urls: [http://127.0.0.1:9001, http://127.0.0.1:9002]}
 routes:
-  - {name: first, upstream: two, match: {host: "*.example.com", path: "/x/*"}, headers: {set: ["X-A: b"]}, cache: {ttl: 1h30m}}
+  - {name: first, upstream: two, match: {host: "*.example.com", path: "/x/*"}, headers: {set: ["X-A: b"]}, cache: {ttl: 1h30m, grace: {well: 1h, sick: 1d}}}
   - {name: all, upstream: api}
 `
 
@@ -66,12 +66,12 @@ func TestLoosenedAndWithoutLifetime(t *testing.T) {
 upstreams: [{name: api, url: "http://127.0.0.1:9000"}]
 routes:
   - {name: strict, upstream: api, match: {path: /a}}
-  - {name: loose, upstream: api, cache: {force_ttl: 5m, set_cookie: keep, ignore: {cookies: [_ga]}}}
+  - {name: loose, upstream: api, cache: {force_ttl: 5m, set_cookie: strip, ignore: {cookies: [_ga]}}}
 `, Flags{})
 	want := []string{
 		"route loose: force_ttl 5m: kept whatever the answer says",
 		"route loose: ignore.cookies _ga: who asks by these makes no difference",
-		"route loose: set_cookie keep: answers that set cookies are shared",
+		"route loose: set_cookie strip: answers that set cookies are shared",
 	}
 	got := c.Loosened()
 	for _, line := range want {

@@ -8,8 +8,11 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"weir/policy"
 )
 
 // reader walks a YAML document beside the structs. It finds every problem rather than the first, and yields a tree of
@@ -159,6 +162,11 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 		return r.mapping(n, t, path), true
 	case t.Kind() == reflect.Slice:
 		return r.sequence(n, t, path)
+	case t == graceType && n.Kind == yaml.MappingNode:
+		return r.grace(n, path), true
+	case t == graceType && n.Kind != yaml.ScalarNode:
+		r.complain(n, path, "is one time, or two: write 30s, or {well: 1h, sick: 24h}")
+		return nil, false
 	case n.Kind != yaml.ScalarNode:
 		r.complain(n, path, "is one value, not a list or a mapping")
 		return nil, false
@@ -168,6 +176,14 @@ func (r *reader) value(n *yaml.Node, t reflect.Type, path string) (any, bool) {
 		r.complain(n, path, "%s", err)
 	}
 	return v, err == nil
+}
+
+// grace reads the long form: one time for a well upstream, one for a sick one.
+func (r *reader) grace(n *yaml.Node, path string) (g policy.Grace) {
+	read := r.mapping(n, graceType, path)
+	g.Well, _ = read["well"].(time.Duration)
+	g.Sick, _ = read["sick"].(time.Duration)
+	return g
 }
 
 func (r *reader) sequence(n *yaml.Node, t reflect.Type, path string) (any, bool) {

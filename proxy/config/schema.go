@@ -13,11 +13,14 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 	percentType  = reflect.TypeFor[policy.Percent]()
 	prefixType   = reflect.TypeFor[netip.Prefix]()
+	graceType    = reflect.TypeFor[policy.Grace]()
 	sizeType     = reflect.TypeFor[Size]()
 )
 
-// isBranch: the type has keys of its own.
-func isBranch(t reflect.Type) bool { return t.Kind() == reflect.Struct && t != prefixType }
+// isBranch: the type has keys of its own. A grace may have, too, but is one value: whoever writes it writes all of it.
+func isBranch(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t != prefixType && t != graceType
+}
 
 // isList: a list of things with keys, which only the file can hold.
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && isBranch(t.Elem()) }

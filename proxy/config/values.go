@@ -29,6 +29,9 @@ func parse(text string, t reflect.Type) (any, error) {
 		return parseSize(text)
 	case prefixType:
 		return parsePrefix(text)
+	case graceType:
+		d, err := parseDuration(text)
+		return policy.Grace{Well: d}, err
 	}
 	switch t.Kind() {
 	case reflect.String:
