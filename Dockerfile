@@ -13,7 +13,7 @@ FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /weir /weir
 USER 65532:65532
-EXPOSE 8080
+EXPOSE 8080 8082
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["/weir", "healthcheck"]
 ENTRYPOINT ["/weir"]
