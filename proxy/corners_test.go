@@ -21,6 +21,7 @@ import (
 // corner is a handler behind a real server of net/http, before an upstream that notes what it receives byte for byte.
 type corner struct {
 	address string
+	early   string // what the upstream answers to a head, in place of reading on
 
 	mu   sync.Mutex
 	keys []string // what the requests that came through were kept under; "": they are not kept
@@ -94,6 +95,10 @@ func (c *corner) hear(conn net.Conn, in *bufio.Reader) error {
 			return err
 		}
 		head += line
+	}
+	if c.early != "" {
+		_, _ = io.WriteString(conn, c.early)
+		return io.EOF
 	}
 	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), in)))
 	if err != nil {
@@ -294,6 +299,36 @@ func TestNothingIsSmuggled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A client that asks before it sends its body is told what the upstream says to that, one status after another.
+func TestExpectContinueIsAnsweredByTheUpstream(t *testing.T) {
+	for early, want := range map[string]string{
+		"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n":                                                              "[413]",
+		"HTTP/1.1 417 Expectation Failed\r\nConnection: close\r\nContent-Length: 0\r\n\r\n":                                                             "[417]",
+		"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n":                "[103 413]",
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n": "[100 103 413]",
+	} {
+		k := newCorner(t)
+		k.early = early
+		conn, err := net.Dial("tcp", k.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "POST /x HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+		var statuses []int
+		for in := bufio.NewReader(conn); len(statuses) == 0 || statuses[len(statuses)-1] < 200; {
+			res, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatalf("after %v: %v", statuses, err)
+			}
+			statuses = append(statuses, res.StatusCode)
+		}
+		if got := fmt.Sprint(statuses); got != want {
+			t.Errorf("%q: answers %s, want %s", early, got, want)
+		}
 	}
 }
 

@@ -73,10 +73,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.w.report = &x.report
 	x.report.Time = time.Now()
 	if r.Body != nil && r.Body != http.NoBody {
-		x.w.unread = true
 		// An early answer is sent while the client still sends (RFC 9112 §9.5). HTTP/2 is like that anyway.
 		_ = x.w.control.EnableFullDuplex()
-		r.Body = &patient{ReadCloser: r.Body, w: x.w}
+		x.w.body = &patient{ReadCloser: r.Body, control: x.w.control}
+		r.Body = x.w.body
 	}
 	h.exchanges.Add(1)
 	defer x.end()

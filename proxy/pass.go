@@ -152,7 +152,7 @@ func (x *exchange) notPassed(_ http.ResponseWriter, _ *http.Request, err error) 
 	switch {
 	case x.gone():
 		panic(http.ErrAbortHandler)
-	case x.w.refused != nil:
+	case x.w.refused() != nil:
 		x.badBody()
 		return
 	}

@@ -3,6 +3,8 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/proxy/fill"
@@ -24,10 +26,9 @@ type writer struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	report  *Report
-	wrote   bool  // the final head is out: what follows can only be body, or an abort
-	last    bool  // the connection ends with this answer
-	unread  bool  // the request's body has not come to its end
-	refused error // what was wrong with it; not the upstream's fault
+	wrote   bool     // the final head is out: what follows can only be body, or an abort
+	last    bool     // the connection ends with this answer
+	body    *patient // the request's; nil: it has none
 }
 
 // Unwrap lets http.ResponseController reach Flush and Hijack.
@@ -84,27 +85,64 @@ func (w *writer) interim(i fill.Interim) {
 // request's body. Both deadlines are moved again when something is next written, or the next request awaited.
 func (w *writer) settle() {
 	_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
-	if w.unread {
+	if w.body != nil && !w.body.end() {
 		_ = w.control.SetReadDeadline(time.Now().Add(lastPatience))
 	}
 }
 
-// patient is a request's body whose sender may pause for readPatience at most. The deadline is taken off at the end:
+// refused is what was wrong with the request's body; nil: nothing yet. It is not the upstream's fault.
+func (w *writer) refused() error {
+	if w.body == nil {
+		return nil
+	}
+	if fault := w.body.fault.Load(); fault != nil {
+		return *fault
+	}
+	return nil
+}
+
+// patient is a request's body whose sender may pause for readPatience at most. The deadline is taken off at its end:
 // net/http reads in the background from then on, and would take it for a client that has left.
+//
+// http.Transport may still read when the upstream has answered, and the handler has; but net/http reads the next
+// request from the same connection then, and two at once make it panic. So the exchange ends the body, which ends such
+// a read and keeps others from beginning.
 type patient struct {
 	io.ReadCloser
-	w *writer
+	control *http.ResponseController
+	reading sync.Mutex
+	over    atomic.Bool // the exchange has ended it
+	whole   atomic.Bool // it came to its end
+	fault   atomic.Pointer[error]
 }
 
 func (p *patient) Read(b []byte) (int, error) {
-	_ = p.w.control.SetReadDeadline(time.Now().Add(readPatience))
+	p.reading.Lock()
+	defer p.reading.Unlock()
+	_ = p.control.SetReadDeadline(time.Now().Add(readPatience))
+	if p.over.Load() { // asked after the deadline was set, which end moves after it has said so
+		return 0, http.ErrBodyReadAfterClose
+	}
 	n, err := p.ReadCloser.Read(b)
-	if err != nil {
-		p.w.unread = false
-		if err != io.EOF {
-			p.w.refused = err
-		}
-		_ = p.w.control.SetReadDeadline(time.Time{})
+	switch {
+	case err == io.EOF:
+		p.whole.Store(true)
+		_ = p.control.SetReadDeadline(time.Time{})
+	case err != nil && !p.over.Load():
+		p.fault.Store(&err)
 	}
 	return n, err
+}
+
+// end returns when nobody reads any more; whole: there is nothing left to read.
+func (p *patient) end() (whole bool) {
+	p.over.Store(true)
+	if !p.reading.TryLock() {
+		if p.control.SetReadDeadline(time.Now()) != nil {
+			return p.whole.Load() // a recorder in a test: there is no connection to be read by two
+		}
+		p.reading.Lock()
+	}
+	defer p.reading.Unlock()
+	return p.whole.Load()
 }
