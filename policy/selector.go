@@ -18,6 +18,17 @@ type Selector struct {
 	All    bool
 }
 
+// IsOne reports whether the selector names one thing, as it must.
+func (s Selector) IsOne() bool {
+	switch s {
+	case Selector{}:
+		return false
+	case Selector{Page: s.Page}, Selector{Tag: s.Tag}, Selector{Prefix: s.Prefix}, Selector{Host: s.Host}, Selector{Route: s.Route}, Selector{All: true}:
+		return true
+	}
+	return false
+}
+
 // ErrNoRoute: the file has no route of that name.
 var ErrNoRoute = errors.New("no route has this name")
 

@@ -70,6 +70,17 @@ func TestRouteNamed(t *testing.T) {
 	}
 }
 
+func TestIsOne(t *testing.T) {
+	for sel, want := range map[Selector]bool{
+		{}: false, {Page: "a"}: true, {Tag: "a"}: true, {Prefix: "a"}: true, {Host: "a"}: true, {Route: "a"}: true, {All: true}: true,
+		{Page: "a", All: true}: false, {Tag: "a", Host: "a"}: false, {Prefix: "a", Route: "b"}: false,
+	} {
+		if sel.IsOne() != want {
+			t.Errorf("%+v: %v", sel, !want)
+		}
+	}
+}
+
 // What the key says of a page is what a prefix says of its URL, and its host.
 func FuzzPrefixOf(f *testing.F) {
 	f.Add("https://example.com/a%2fb?c=%7e")

@@ -41,10 +41,17 @@
 //
 // # Purges
 //
-// A purge of a page reaches every key under its Primary and revokes every lease there, in every mode: what was asked
-// before it must not be stored after it. Hard drops entries and signposts. Soft dates FreshUntil to now where it lies
-// ahead, MustValidate all three moments; a signpost stays as it is, since it is no answer. Entries that were read stay
-// as they were, as an entry is immutable.
+// A purge is a note with a date of the store's time: it is about what was leased at or before it (R8). One of a page is
+// about every key under its Primary, one by prefix or host about keys that say so, one by tag or route about entries
+// that do, and one of all about everything. It is written in one step, whatever it is about: nothing is looked for, and
+// what is stored learns of it when it is looked at. Notes are kept as long as anything can live. Those by prefix are
+// few: past Prefixes of them, one is about the prefix's whole host.
+//
+// In every mode, what was asked before a purge must not be stored after it: leases that it is about end Lapsed, and
+// their commits are ErrLost. Where the lease's key tells, or the entry that lies there, that is known at once; else when
+// the commit brings the tags. Hard drops entries and signposts. Soft makes stale, and moves the windows in which
+// something stale may be served to the moment of the purge; MustValidate ends all three moments (Dated). A signpost
+// stays as it is then, since it is no answer. Entries that were read stay as they were, as an entry is immutable.
 //
 // Watch tells every replica; Purge returns once the watchers have obeyed, or have had the time for it (R11). Functions
 // given to Watch may be called from several goroutines at once, and are quick.

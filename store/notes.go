@@ -203,9 +203,6 @@ func (s Said) Obeyed(e *Entry, moment func(uint64) time.Time) *Entry {
 // conditional request only. What was over stays as it is; so does a signpost, which is no answer: it tells where the
 // variants are.
 func Dated(e *Entry, mode Mode, at time.Time) *Entry {
-	if e.Kind == policy.Signpost {
-		return e
-	}
 	d := *e
 	if mode == MustValidate {
 		for _, t := range []*time.Time{&d.FreshUntil, &d.RefreshUntil, &d.RescueUntil} {
@@ -213,10 +210,11 @@ func Dated(e *Entry, mode Mode, at time.Time) *Entry {
 				*t = at
 			}
 		}
-		return &d
-	}
-	if early := d.FreshUntil.Sub(at); early > 0 {
+	} else if early := d.FreshUntil.Sub(at); early > 0 {
 		d.FreshUntil, d.RefreshUntil, d.RescueUntil = at, d.RefreshUntil.Add(-early), d.RescueUntil.Add(-early)
+	}
+	if e.Kind == policy.Signpost || d.FreshUntil.Equal(e.FreshUntil) && d.RefreshUntil.Equal(e.RefreshUntil) && d.RescueUntil.Equal(e.RescueUntil) {
+		return e
 	}
 	return &d
 }

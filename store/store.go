@@ -72,6 +72,7 @@ type Outcome struct {
 	End      End
 	Fault    policy.Fault  // of Failed
 	Remember time.Duration // of Failed: how long the failure is remembered (R23)
+	Times    int           // of Failed: how often in a row, over one and the same copy; 0: the store does not carry it
 	Taken    uint64        // of Filled: the lease's, which is the entry's Leased
 }
 
@@ -118,6 +119,7 @@ type Event struct {
 	Key      policy.Key
 	Selector policy.Selector
 	Mode     Mode
+	At       uint64 // of a purge: its date, to be compared with Leased and Taken
 }
 
 // The three ways a store fails. All come wrapped with the verb and the key.

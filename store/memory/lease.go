@@ -14,6 +14,7 @@ const remembered = 10 * time.Second
 // lease is a lease held or ended. All is guarded by the shard's lock, but for out once done is closed.
 type lease struct {
 	store.Lease // as it is told to others: Lost is nil
+	shard       *shard
 	class       policy.Class
 	lost        chan struct{} // closed when it is revoked or runs out
 	done        chan struct{} // closed when it has ended, whatever way
@@ -41,11 +42,12 @@ func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (stor
 	sh, now := s.shard(key), time.Now()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
+	sl := sh.current(key)
 	e := sh.entry(key, now)
 	if e != nil && e.FreshUntil.After(want.At) {
 		return store.Taken{Entry: e}, nil
 	}
-	if sl := sh.slot(key); sl != nil && sl.lease != nil && !sl.lease.ended {
+	if sl != nil && sl.lease != nil && !sl.lease.ended {
 		if want.TTL <= 0 || want.Over == "" || want.Over != sl.lease.Token {
 			return held(e, sl.lease, want), nil
 		}
@@ -54,7 +56,7 @@ func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (stor
 	if want.TTL <= 0 {
 		return store.Taken{Entry: e}, nil
 	}
-	sl := sh.need(key)
+	sl = sh.need(key)
 	if out := spared(sl.item, now); out != nil && !want.Despite {
 		return store.Taken{Entry: e, Failed: out}, nil
 	}
@@ -90,12 +92,13 @@ func (s *Store) grant(sh *shard, sl *slot, want store.Want) *lease {
 	}
 	l := &lease{
 		Lease: store.Lease{Key: sl.key, Token: want.Token, Holder: want.Holder, Taken: s.stamp()},
-		class: want.Class,
-		lost:  make(chan struct{}), done: make(chan struct{}),
+		shard: sh, class: want.Class,
+		lost: make(chan struct{}), done: make(chan struct{}),
 		until: time.Now().Add(want.TTL),
 	}
 	l.timer = time.AfterFunc(want.TTL, func() { sh.due(l) })
 	sl.lease = l
+	sh.held[l] = struct{}{}
 	return l
 }
 
@@ -163,6 +166,7 @@ func (l *lease) prolong(until time.Time) {
 
 func (l *lease) end(out store.Outcome, now time.Time) {
 	l.ended, l.out = true, out
+	delete(l.shard.held, l)
 	close(l.done)
 	l.prolong(now.Add(remembered))
 }

@@ -37,6 +37,7 @@ type Store struct {
 	seed     maphash.Seed
 	shards   [shards]shard
 	queue    queue
+	notes    store.Notes
 	watchers watchers
 	taken    atomic.Uint64 // of the last lease
 	waiting  atomic.Int64
@@ -56,7 +57,8 @@ func New(c Config) *Store {
 	s.queue.max, s.queue.ghosts.seed = c.MaxSize, s.seed
 	for i := range s.shards {
 		s.shards[i].pages = make(map[string]page)
-		s.shards[i].queue = &s.queue
+		s.shards[i].held = make(map[*lease]struct{})
+		s.shards[i].queue, s.shards[i].notes = &s.queue, &s.notes
 	}
 	return s
 }
@@ -95,15 +97,19 @@ func (s *Store) commit(held store.Lease, write store.Write) (replaced bool, err 
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l := sh.lease(held.Key, held.Token)
-	switch {
-	case l == nil:
+	if l == nil {
 		return false, store.ErrLost
+	}
+	puts := sh.puts(l, write, now) // and what is there is held to the notes, which may end the lease
+	switch {
 	case l.ended && l.committed:
 		return false, nil // the same commit, come again
 	case l.ended:
 		return false, store.ErrLost
+	case s.notes.About(write.Key, &write.Entry.Stored).Newest() >= l.Taken:
+		l.revoke(now) // its tags are known only now
+		return false, store.ErrLost
 	}
-	puts := sh.puts(l, write, now)
 	l.committed = true
 	for _, p := range puts {
 		if p.size > s.queue.max/largest {

@@ -30,7 +30,7 @@ func open(t testing.TB, size int64) *Store {
 }
 
 func key(format string, args ...any) policy.Key {
-	return policy.Key{Primary: "api http example.com:80 /" + fmt.Sprintf(format, args...)}
+	return policy.Key{Primary: "api http://example.com/" + fmt.Sprintf(format, args...)}
 }
 
 // takes gives the lease of a key whatever is stored there.
@@ -177,36 +177,6 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-func TestPurgeOfMoreIsRefused(t *testing.T) {
-	s := open(t, 1<<20)
-	for _, sel := range []policy.Selector{{Tag: "a"}, {Prefix: "/a"}, {Host: "a"}, {Route: "a"}, {Page: "a", All: true}} {
-		if _, err := s.Purge(context.Background(), sel, store.Hard); err == nil || !strings.Contains(err.Error(), "not built yet") {
-			t.Errorf("%+v: %v", sel, err)
-		}
-	}
-}
-
-func TestPurgeCounts(t *testing.T) {
-	s := open(t, 1<<20)
-	for _, v := range []string{"", "a", "b"} {
-		k := key("x")
-		k.Variant = v
-		fill(t, s, k, 10)
-	}
-	fill(t, s, key("y"), 10)
-	for _, one := range []struct {
-		sel  policy.Selector
-		want int
-	}{{policy.Selector{Page: key("x").Primary}, 3}, {policy.Selector{Page: key("x").Primary}, 0}, {policy.Selector{All: true}, 1}} {
-		if got, err := s.Purge(context.Background(), one.sel, store.Hard); err != nil || got.Estimate != one.want {
-			t.Errorf("%+v: %+v, %v; want %d", one.sel, got, err, one.want)
-		}
-	}
-	if st := s.Stats(); st.Entries != 0 || st.Bytes != 0 {
-		t.Errorf("left: %+v", st)
-	}
-}
-
 func TestClosed(t *testing.T) {
 	s := New(Config{MaxSize: 1 << 20})
 	ctx := context.Background()
@@ -278,7 +248,7 @@ func step(t *testing.T, s *Store, g, i int) {
 		_ = s.Release(ctx, *got.Lease, store.Outcome{End: store.Failed, Remember: time.Minute})
 	case got.Lease != nil:
 		e := answer(i * 37 % 30_000)
-		e.FreshUntil = time.Now()
+		e.FreshUntil, e.Tags = time.Now(), []string{fmt.Sprint(i % 7), "all"}
 		write := store.Write{Key: k, Entry: e, Keep: time.Hour, Sign: k}
 		if i%17 == 0 {
 			write.Key.Variant, write.Variant = "v", &policy.Variant{Variant: "v", Arrived: time.Now()}
@@ -292,6 +262,9 @@ func step(t *testing.T, s *Store, g, i int) {
 	s.Peek(k)
 	if i%20 == 0 {
 		_, _ = s.Purge(ctx, policy.Selector{Page: k.Primary}, store.Mode(i/20%3))
+	}
+	if i%50 == 0 {
+		_, _ = s.Purge(ctx, policy.Selector{Tag: fmt.Sprint(i % 7)}, store.Mode(i/50%3))
 	}
 }
 

@@ -2,43 +2,40 @@ package memory
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"weir/policy"
 	"weir/store"
 )
 
-// Purge covers a page, or everything.
+// many notes are kept; then every entry is held to them, and they are forgotten.
+const many = 1 << 16
+
+// Purge of a page covers its entries at once. Any other is a note, which entries are held to when they are looked at.
 func (s *Store) Purge(_ context.Context, sel policy.Selector, mode store.Mode) (store.Purged, error) {
 	if err := s.refused(); err != nil {
 		return store.Purged{}, fmt.Errorf("purge %+v: %w", sel, err)
 	}
-	n, now := 0, time.Now()
-	switch sel {
-	case policy.Selector{}:
-		return store.Purged{}, errors.New("purge: the selector names nothing")
-	case policy.Selector{Page: sel.Page}:
+	if !sel.IsOne() {
+		return store.Purged{}, fmt.Errorf("purge: %+v does not name one thing", sel)
+	}
+	// This process is the one replica, and has obeyed when its watchers have.
+	done, at := store.Purged{Estimate: -1, Replicas: 1}, s.stamp()
+	switch {
+	case sel.Page != "":
 		sh := s.shard(policy.Key{Primary: sel.Page})
 		sh.mu.Lock()
-		n = sh.purge(sh.pages[sel.Page], mode, now)
+		done.Estimate = sh.purge(sh.pages[sel.Page], mode, time.Now())
 		sh.mu.Unlock()
-	case policy.Selector{All: true}:
-		for i := range s.shards {
-			sh := &s.shards[i]
-			sh.mu.Lock()
-			for _, p := range sh.pages {
-				n += sh.purge(p, mode, now)
-			}
-			sh.mu.Unlock()
-		}
+	case sel.All:
+		s.note(sel, mode, at)
+		done.Estimate = s.settle()
 	default:
-		return store.Purged{}, fmt.Errorf("purge %+v: only a page or all can be purged: purge by tag, prefix, host or route is not built yet", sel)
+		s.note(sel, mode, at)
 	}
-	told := s.watchers.tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: mode})
-	return store.Purged{Estimate: n, Replicas: told}, nil
+	s.watchers.tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: mode, At: at})
+	return done, nil
 }
 
 // purge covers one page's entries and revokes its leases, and counts the entries.
@@ -47,83 +44,107 @@ func (sh *shard) purge(p page, mode store.Mode, now time.Time) (n int) {
 		if sl.lease != nil && !sl.lease.ended {
 			sl.lease.revoke(now)
 		}
-		if sl.item == nil {
+		switch {
+		case sl.item == nil:
 			continue
+		case mode == store.Hard:
+			sh.drop(sl)
+		default:
+			sl.item.entry = store.Dated(sl.item.entry, mode, now)
 		}
 		n++
-		if mode == store.Hard {
-			sh.drop(sl)
-		} else {
-			sl.item.entry = dated(sl.item.entry, mode, now)
-		}
 	}
 	return n
 }
 
-// dated is the entry as a soft purge leaves it. A signpost is no answer and stays: it tells where the variants are.
-func dated(e *store.Entry, mode store.Mode, now time.Time) *store.Entry {
-	if e.Kind == policy.Signpost {
-		return e
-	}
-	old := *e
-	moments := []*time.Time{&old.FreshUntil}
-	if mode == store.MustValidate {
-		moments = append(moments, &old.RefreshUntil, &old.RescueUntil)
-	}
-	for _, t := range moments {
-		if t.After(now) {
-			*t = now
+// note writes down what a purge said, and revokes the leases whose keys tell that it is about them. Whether it is about
+// what other leases will bring, their commits find out.
+func (s *Store) note(sel policy.Selector, mode store.Mode, at uint64) {
+	s.notes.Add(sel, mode, at)
+	now := time.Now()
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for l := range sh.held {
+			if l.Taken <= at && store.Covers(sel, l.Key, nil) {
+				l.revoke(now)
+			}
 		}
+		sh.mu.Unlock()
 	}
-	return &old
+	if s.notes.Len() > many {
+		s.settle()
+	}
 }
 
-// watchers are those who are told of events.
-type watchers struct {
-	mu   sync.Mutex
-	list map[*watcher]struct{}
+// settle holds every entry to the notes, counts those that they are about, and forgets the notes: but for what a lease
+// that is held may still bring.
+func (s *Store) settle() (n int) {
+	oldest := s.stamp()
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for l := range sh.held {
+			oldest = min(oldest, l.Taken)
+		}
+		for _, p := range sh.pages {
+			for _, sl := range p {
+				if sh.heed(sl) {
+					n++
+				}
+			}
+		}
+		sh.mu.Unlock()
+	}
+	s.notes.Forget(oldest)
+	return n
 }
 
-type watcher struct {
-	obey  func(store.Event)
-	calls sync.WaitGroup
+// heed makes of a slot's entry what the notes leave of it, and reports whether they change it. What is about the entry
+// is about the lease too, which will probably bring something with the same tags. The caller holds the lock.
+func (sh *shard) heed(sl *slot) bool {
+	it, n := sl.item, sh.notes.Count()
+	if it == nil || it.heeded.Load() == n {
+		return false
+	}
+	said := sh.notes.About(it.key, &it.entry.Stored)
+	if l := sl.lease; l != nil && !l.ended && l.Taken <= said.Newest() {
+		l.revoke(time.Now())
+	}
+	switch e := said.Obeyed(it.entry, moment); e {
+	case nil:
+		sh.drop(sl)
+		return true
+	case it.entry:
+		it.heeded.Store(n)
+		return false
+	default:
+		it.entry = e
+		it.heeded.Store(n)
+		return true
+	}
 }
 
-// tell returns when all have obeyed, and how many. They are called without a lock, so that they may use the store.
-func (w *watchers) tell(e store.Event) int {
-	w.mu.Lock()
-	told := make([]*watcher, 0, len(w.list))
-	for one := range w.list {
-		one.calls.Add(1)
-		told = append(told, one)
+// obeyed is what the notes leave of an entry, under either lock. It remembers of how many notes none was about it, so
+// that as long as nobody purges a hit costs nothing more.
+func (sh *shard) obeyed(it *item) *store.Entry {
+	n := sh.notes.Count()
+	if it.heeded.Load() == n {
+		return it.entry
 	}
-	w.mu.Unlock()
-	for _, one := range told {
-		one.obey(e)
-		one.calls.Done()
+	e := sh.notes.About(it.key, &it.entry.Stored).Obeyed(it.entry, moment)
+	if e == it.entry {
+		it.heeded.Store(n)
 	}
-	return len(told)
+	return e
 }
 
-// Watch tells obey of events until ctx ends or the store is closed, and returns when no call of it is under way.
-func (s *Store) Watch(ctx context.Context, obey func(store.Event)) error {
-	one := &watcher{obey: obey}
-	s.watchers.mu.Lock()
-	if s.watchers.list == nil {
-		s.watchers.list = make(map[*watcher]struct{})
+// moment is store time, which is this process's own; but two stamps within a microsecond differ, so that the later may
+// lie ahead.
+func moment(micro uint64) time.Time {
+	at := time.UnixMicro(int64(micro))
+	if now := time.Now(); now.Before(at) {
+		return now
 	}
-	s.watchers.list[one] = struct{}{}
-	s.watchers.mu.Unlock()
-	defer one.calls.Wait()
-	defer func() {
-		s.watchers.mu.Lock()
-		defer s.watchers.mu.Unlock()
-		delete(s.watchers.list, one)
-	}()
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("watch: %w", ctx.Err())
-	case <-s.closed:
-		return fmt.Errorf("watch: %w", s.refused())
-	}
+	return at
 }

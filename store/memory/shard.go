@@ -2,20 +2,23 @@ package memory
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/policy"
 	"weir/store"
 )
 
-// swept is how many slots a commit looks at for what is out of its time.
+// swept is how many slots a commit looks at for what is out of its time, or was purged.
 const swept = 8
 
 // shard is the part of the pages whose names hash alike.
 type shard struct {
 	mu    sync.RWMutex
-	pages map[string]page // by Key.Primary
+	pages map[string]page     // by Key.Primary
+	held  map[*lease]struct{} // not ended yet
 	queue *queue
+	notes *store.Notes
 }
 
 // page holds a page's variants by Key.Variant, its own key's among them.
@@ -28,12 +31,13 @@ type slot struct {
 	lease *lease // held now, or the last one that was
 }
 
-// item is a stored entry. The shard's lock guards what stands here, but for place, which is the queue's, and hits.
+// item is a stored entry. The shard's lock guards what stands here, but for place, which is the queue's, hits and heeded.
 type item struct {
 	place
-	key   policy.Key
-	entry *store.Entry
-	until time.Time // it is kept
+	key    policy.Key
+	entry  *store.Entry
+	until  time.Time     // it is kept
+	heeded atomic.Uint64 // so many notes have left the entry as it is
 	// failed is remembered until failedUntil, and then stands in the way of a lease (R23).
 	failed      *store.Outcome
 	failedUntil time.Time
@@ -82,7 +86,15 @@ func (sh *shard) entry(key policy.Key, now time.Time) *store.Entry {
 		return nil
 	}
 	sl.item.hit()
-	return sl.item.entry
+	return sh.obeyed(sl.item)
+}
+
+// current is the slot of a key with what notes have left of its entry; nil: there is none. The caller holds the lock.
+func (sh *shard) current(key policy.Key) *slot {
+	if sl := sh.slot(key); sl != nil {
+		sh.heed(sl)
+	}
+	return sh.slot(key)
 }
 
 // drop takes an item out.
@@ -104,6 +116,7 @@ func (sh *shard) put(p put) {
 	}
 	it := sl.item
 	it.entry, it.until, it.failed = p.entry, p.until, nil
+	it.heeded.Store(0) // a note that came since the lease was compared is still to be heeded
 	sh.queue.renew(it, p.size)
 }
 
@@ -113,7 +126,7 @@ func (sh *shard) puts(l *lease, write store.Write, now time.Time) []put {
 	e := *write.Entry
 	e.Key, e.Leased = write.Key, l.Taken
 	puts := []put{{entry: &e, until: until}}
-	if old := sh.slot(write.Key); e.Kind == policy.Marker && old != nil && old.item != nil && now.Before(old.item.until) {
+	if old := sh.current(write.Key); e.Kind == policy.Marker && old != nil && old.item != nil && now.Before(old.item.until) {
 		puts[0] = put{entry: lend(old.item.entry, &e), until: later(old.item.until, until)}
 	}
 	if write.Variant != nil {
@@ -129,7 +142,7 @@ func (sh *shard) puts(l *lease, write store.Write, now time.Time) []put {
 func (sh *shard) sign(l *lease, write store.Write, now time.Time) put {
 	var old policy.Stored
 	until := now.Add(write.Keep)
-	if sl := sh.slot(write.Sign); sl != nil && sl.item != nil && now.Before(sl.item.until) {
+	if sl := sh.current(write.Sign); sl != nil && sl.item != nil && now.Before(sl.item.until) {
 		old = sl.item.entry.Stored
 		if old.Kind == policy.Signpost {
 			until = later(sl.item.until, until)
@@ -154,13 +167,15 @@ func lend(old, marker *store.Entry) *store.Entry {
 	return &e
 }
 
-// sweep drops what is out of its time among some slots: a map's range begins anywhere.
+// sweep drops what is out of its time, or was purged, among some slots: a map's range begins anywhere.
 func (sh *shard) sweep(now time.Time) {
 	left := swept
 	for _, p := range sh.pages {
 		for _, sl := range p {
 			if sl.item != nil && !now.Before(sl.item.until) {
 				sh.drop(sl)
+			} else {
+				sh.heed(sl)
 			}
 			if left--; left == 0 {
 				return

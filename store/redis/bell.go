@@ -39,10 +39,22 @@ type messageKey struct {
 	Variant []byte `json:"v,omitempty"`
 }
 
+// purgeNote is a purge; one that names nothing is of all.
 type purgeNote struct {
-	ID   uint64     `json:"id"`
-	Page []byte     `json:"page,omitempty"` // none: all
-	Mode store.Mode `json:"mode"`
+	ID     uint64     `json:"id"`
+	Page   []byte     `json:"page,omitempty"`
+	Tag    []byte     `json:"tag,omitempty"`
+	Prefix []byte     `json:"prefix,omitempty"`
+	Host   []byte     `json:"host,omitempty"`
+	Route  []byte     `json:"route,omitempty"`
+	Mode   store.Mode `json:"mode"`
+}
+
+func noteOf(sel policy.Selector, mode store.Mode) purgeNote {
+	return purgeNote{
+		Page: []byte(sel.Page), Tag: []byte(sel.Tag), Prefix: []byte(sel.Prefix), Host: []byte(sel.Host),
+		Route: []byte(sel.Route), Mode: mode,
+	}
 }
 
 func keyOf(k policy.Key) messageKey { return messageKey{[]byte(k.Primary), []byte(k.Variant)} }
@@ -52,10 +64,11 @@ func (k messageKey) key() policy.Key {
 }
 
 func (p purgeNote) selector() policy.Selector {
-	if len(p.Page) == 0 {
-		return policy.Selector{All: true}
+	sel := policy.Selector{
+		Page: string(p.Page), Tag: string(p.Tag), Prefix: string(p.Prefix), Host: string(p.Host), Route: string(p.Route),
 	}
-	return policy.Selector{Page: string(p.Page)}
+	sel.All = sel == policy.Selector{}
+	return sel
 }
 
 // bell hears what other replicas do, by one subscription, and tells it to those who wait, watch, or hold a lease.
@@ -76,9 +89,10 @@ type bell struct {
 
 // waiter is one Await.
 type waiter struct {
-	page, token string
-	ended       chan store.Outcome // has room for one: nobody waits for a waiter
-	look        chan struct{}      // something happened to the page, or to the line
+	key   policy.Key
+	token string
+	ended chan store.Outcome // has room for one: nobody waits for a waiter
+	look  chan struct{}      // something happened to the page, or to the line
 }
 
 type watcher struct{ obey func(store.Event) }
@@ -100,8 +114,8 @@ func (b *bell) message(m message) []byte {
 	return raw
 }
 
-func (b *bell) wait(page, token string) *waiter {
-	w := &waiter{page: page, token: token, ended: make(chan store.Outcome, 1), look: make(chan struct{}, 1)}
+func (b *bell) wait(key policy.Key, token string) *waiter {
+	w := &waiter{key: key, token: token, ended: make(chan store.Outcome, 1), look: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.waiters[w] = struct{}{}
@@ -155,9 +169,13 @@ func (b *bell) line(ctx context.Context) error {
 		}
 		switch m := got.(type) {
 		case *redis.Subscription:
-			if m.Channel == own { // the second of the two
-				b.healed()
+			if m.Channel != own { // the second of the two
+				continue
 			}
+			if err := b.store.replay(ctx); err != nil {
+				return err
+			}
+			b.healed()
 		case *redis.Message:
 			b.hear(m.Payload)
 		}
@@ -276,11 +294,12 @@ func (b *bell) look(match func(*waiter) bool) {
 // the purge is not its business, though it may be heard of before.
 func (b *bell) purged(from string, p purgeNote, at uint64) {
 	sel := p.selector()
+	b.store.recent.add(past{sel: sel, mode: p.Mode, at: at, taken: true})
 	b.store.leases.lose(func(_ string, h *held) bool {
-		return h.taken <= at && (sel.All || h.page == sel.Page)
+		return h.taken <= at && store.Covers(sel, h.key, nil)
 	})
-	b.look(func(w *waiter) bool { return sel.All || w.page == sel.Page })
-	b.tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: p.Mode})
+	b.look(func(w *waiter) bool { return store.Covers(sel, w.key, nil) })
+	b.tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: p.Mode, At: at})
 	s := b.store
 	s.spawn(func() {
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)

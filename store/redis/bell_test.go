@@ -25,6 +25,13 @@ func (h *hearing) has(e store.Event) bool {
 	return slices.Contains(h.events, e)
 }
 
+// purge reports whether a purge of it was heard.
+func (h *hearing) purge(sel policy.Selector) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.ContainsFunc(h.events, func(e store.Event) bool { return e.Kind == store.PurgedNote && e.Selector == sel })
+}
+
 func (h *hearing) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,14 +132,14 @@ func TestCutLine(t *testing.T) {
 	eventually(t, "purges are heard again", func() bool {
 		_, err := b.Purge(t.Context(), policy.Selector{Page: "p"}, store.Hard)
 		b.must(err)
-		return heard.has(store.Event{Kind: store.PurgedNote, Selector: policy.Selector{Page: "p"}})
+		return heard.purge(policy.Selector{Page: "p"})
 	})
 }
 
 // TestBrokenLineWakesWaiters: they look for themselves at once, and not when their patience ends.
 func TestBrokenLineWakesWaiters(t *testing.T) {
 	b := newBench(t)
-	w := b.bell.wait(page("x").Primary, "t1")
+	w := b.bell.wait(page("x"), "t1")
 	b.bell.broken(nil)
 	if len(w.look) != 1 {
 		t.Error("nobody looks when the line breaks")
@@ -203,7 +210,7 @@ func TestPurgeSparesLaterLeases(t *testing.T) {
 	if lost(l) {
 		t.Fatal("a purge before the lease revoked it")
 	}
-	waits, other := b.bell.wait(page("x").Primary, "t2"), b.bell.wait(page("y").Primary, "t2")
+	waits, other := b.bell.wait(page("x"), "t2"), b.bell.wait(page("y"), "t2")
 	purge(l.Taken)
 	if !lost(l) {
 		t.Error("a purge after the lease did not revoke it")
@@ -243,7 +250,7 @@ func FuzzHear(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = s.Close() })
-	w := s.bell.wait("page", "t")
+	w := s.bell.wait(policy.Key{Primary: "page"}, "t")
 	f.Fuzz(func(t *testing.T, payload string) {
 		s.bell.hear(payload)
 		select {

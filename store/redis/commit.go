@@ -79,7 +79,7 @@ func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, v
 		sign = s.of(write.Sign).head
 		m.Keys = append(m.Keys, keyOf(write.Sign))
 	}
-	keys := append([]string{n.head, l.lease, n.page, n.all, l.fail, n.bell, sign}, v.segments...)
+	keys := append([]string{n.head, l.lease, n.page, sign, n.notes, l.fail, n.bell}, v.segments...)
 	keep := max(millis(min(write.Keep, longest)), 1)
 	args := []any{
 		lease.Token, lease.Taken, filled(), s.channel(), s.bell.message(m), v.bytes, keep, keep + readers.Milliseconds(),
@@ -90,7 +90,7 @@ func (s *Store) put(ctx context.Context, lease store.Lease, write store.Write, v
 		if err != nil {
 			return replaced{}, err
 		}
-		r, err := s.run(ctx, s.steps.commit, keys, append(args[:len(args):len(args)], sign, digest(there))...)
+		r, err := s.run(ctx, s.steps.commit, keys, append(args[:len(args):len(args)], sign, digest(there), n.place, n.host[:])...)
 		if err != nil {
 			return replaced{}, err
 		}

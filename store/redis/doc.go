@@ -7,7 +7,8 @@
 // more, and each further one is fetched when a reader comes to it.
 //
 // Redis' own clock dates everything, and each replica knows how far its own is from that (clock.go). A purge writes a
-// dated note, which take and commit heed; so it is O(1), reaches every variant, and fills under way too (notes.go).
+// dated note, which take and commit heed; so it is O(1), reaches every variant, and fills under way too (notes.go). A
+// Redis that comes back without the last of them is told again (recent.go).
 // What other replicas do is heard by one subscription; as a message may be lost, whoever waits also looks for himself
 // now and then (bell.go).
 //

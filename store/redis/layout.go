@@ -24,7 +24,7 @@ import (
 //	weir:{0}:lease:PAGE[:VARIANT]         a running lease, or how the last one ended
 //	weir:{0}:fail:PAGE[:VARIANT]          a remembered failure
 //	weir:{0}:page:PAGE                    when the page was purged, in each mode
-//	weir:{0}:all                          when everything was
+//	weir:{0}:notes                        a hash: when else was purged, by what (below)
 //	weir:{0}:bell                         the number of the last ring
 //
 // PAGE and VARIANT are SHA-256 in hex: the key itself lies in the entry and is compared on reading. Channels:
@@ -39,9 +39,12 @@ import (
 //	F1|outcome
 //	N1|hard|soft|must validate
 //	B1|counter's name|number|at|outcome|replaced|message (bell.go)
+//
+// The fields of the hash of notes are "all"; a label (store/notes.go) for each tag, host or route; "prefix", with a line
+// N1|…|PREFIX for each; and "last", the date of the last of them.
 const (
 	// longest is the longest that any entry is kept, and so how long a note must be.
-	longest = 30 * 24 * time.Hour
+	longest = policy.LongestKeep
 	// endedFor is how long a lease's end is remembered for those who missed the bell.
 	endedFor = 10 * time.Second
 	// staging is how long segments wait for the commit that names them. A replica that dies before it leaves no more.
@@ -55,7 +58,7 @@ var sources embed.FS
 
 // scripts are the atomic steps.
 type scripts struct {
-	take, renew, await, release, commit, purge *redis.Script
+	take, renew, await, release, commit, purge, note *redis.Script
 }
 
 func loadScripts() (s scripts, err error) {
@@ -63,11 +66,11 @@ func loadScripts() (s scripts, err error) {
 	if err != nil {
 		return s, err
 	}
-	front := fmt.Sprintf("local longest, ended_for, tail, lapsed = %d, %d, %d, '%s'\n%s",
-		longest.Milliseconds(), endedFor.Milliseconds(), tailSize, lapsed(), shared)
+	front := fmt.Sprintf("local longest, ended_for, tail, prefixes, lapsed = %d, %d, %d, %d, '%s'\n%s",
+		longest.Milliseconds(), endedFor.Milliseconds(), tailSize, store.Prefixes, lapsed(), shared)
 	for name, to := range map[string]**redis.Script{
 		"take": &s.take, "renew": &s.renew, "await": &s.await,
-		"release": &s.release, "commit": &s.commit, "purge": &s.purge,
+		"release": &s.release, "commit": &s.commit, "purge": &s.purge, "note": &s.note,
 	} {
 		step, err := sources.ReadFile("scripts/" + name + ".lua")
 		if err != nil {
@@ -85,14 +88,20 @@ type layout struct {
 	cluster bool
 }
 
-// names are those of one key.
-type names struct{ head, lease, fail, page, all, bell, segments string }
+// names are those of one key; and by what notes find it, as far as it tells.
+type names struct {
+	head, lease, fail, page, notes, bell, segments string
+
+	place string
+	host  store.Label
+}
 
 func (l layout) of(key policy.Key) names {
 	page := sha256.Sum256([]byte(key.Primary))
 	base := l.base(page[0])
 	id := hex.EncodeToString(page[:])
-	n := names{page: base + "page:" + id, all: base + "all", bell: base + "bell"}
+	n := names{page: base + "page:" + id, notes: base + "notes", bell: base + "bell"}
+	n.place, n.host = key.Place(), store.LabelOf(policy.Selector{Host: key.Host()})
 	if !key.IsPage() {
 		variant := sha256.Sum256([]byte(key.Variant))
 		id += ":" + hex.EncodeToString(variant[:])
@@ -118,7 +127,7 @@ func (l layout) everywhere() []names {
 	list := make([]names, tags)
 	for i := range list {
 		base := l.base(byte(i))
-		list[i] = names{all: base + "all", bell: base + "bell"}
+		list[i] = names{notes: base + "notes", bell: base + "bell"}
 	}
 	return list
 }

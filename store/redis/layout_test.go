@@ -14,15 +14,18 @@ import (
 	"weir/store/storetest"
 )
 
-// SHA-256 by another program: printf 'api http example.com:80 /x' | sha256sum.
+// SHA-256 by another program: printf 'api http://example.com/x' | sha256sum.
 const (
-	xSum = "a4b1731ce1ddb814656209d10223656c96f7a144787f2ae5bf46aff4460daa13"
+	xSum = "db70c6baf57c3cd3f242e3bf0019912c6f0a1c65613cf4e48d1eda3ebeceadb6"
 	vSum = "4c94485e0c21ae6c41ce1dfe7b6bfaceea5ab68e40a2476f50208e526f506080"
 )
 
+// FNV-1a of "host example.com", by another program.
+const exampleHost = "\xf5\x32\x3a\x3a\xa6\x8f\x57\x4e"
+
 // TestNames: replicas of two releases meet under these names.
 func TestNames(t *testing.T) {
-	key := policy.Key{Primary: "api http example.com:80 /x", Variant: "v"}
+	key := policy.Key{Primary: "api http://example.com/x", Variant: "v"}
 	for _, c := range []struct {
 		l   layout
 		key policy.Key
@@ -30,12 +33,14 @@ func TestNames(t *testing.T) {
 	}{
 		{layout{prefix: "weir"}, policy.Key{Primary: key.Primary}, names{
 			head: "weir:{0}:head:" + xSum, lease: "weir:{0}:lease:" + xSum, fail: "weir:{0}:fail:" + xSum,
-			page: "weir:{0}:page:" + xSum, all: "weir:{0}:all", bell: "weir:{0}:bell", segments: "weir:{0}:seg:" + xSum,
+			page: "weir:{0}:page:" + xSum, notes: "weir:{0}:notes", bell: "weir:{0}:bell", segments: "weir:{0}:seg:" + xSum,
+			place: "example.com/x", host: store.Label([]byte(exampleHost)),
 		}},
 		{layout{prefix: "w", cluster: true}, key, names{
-			head: "w:{a4}:head:" + xSum + ":" + vSum, lease: "w:{a4}:lease:" + xSum + ":" + vSum,
-			fail: "w:{a4}:fail:" + xSum + ":" + vSum, segments: "w:{a4}:seg:" + xSum + ":" + vSum,
-			page: "w:{a4}:page:" + xSum, all: "w:{a4}:all", bell: "w:{a4}:bell",
+			head: "w:{db}:head:" + xSum + ":" + vSum, lease: "w:{db}:lease:" + xSum + ":" + vSum,
+			fail: "w:{db}:fail:" + xSum + ":" + vSum, segments: "w:{db}:seg:" + xSum + ":" + vSum,
+			page: "w:{db}:page:" + xSum, notes: "w:{db}:notes", bell: "w:{db}:bell",
+			place: "example.com/x", host: store.Label([]byte(exampleHost)),
 		}},
 	} {
 		if got := c.l.of(c.key); got != c.n {
@@ -47,7 +52,7 @@ func TestNames(t *testing.T) {
 	}
 	tags := make(map[string]bool)
 	for _, n := range (layout{prefix: "w", cluster: true}).everywhere() {
-		tags[n.all] = true
+		tags[n.notes] = true
 	}
 	if len(tags) != 256 {
 		t.Errorf("%d tags", len(tags))
@@ -82,8 +87,26 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestContractInACluster: one node, with all slots, which refuses scripts whose keys lie in more than one.
+// TestContractInACluster: it refuses scripts whose keys lie in more than one.
 func TestContractInACluster(t *testing.T) {
+	srv := startCluster(t)
+	t.Run("", func(t *testing.T) {
+		storetest.Run(t, func(t *testing.T) (a, b storetest.Store) {
+			c := srv.config("weir-" + t.Name()[len("TestContractInACluster"):])
+			c.Mode, c.Addresses, c.Prefix = "cluster", []string{"127.0.0.1:" + srv.port}, clean(c.Prefix)
+			return srv.open(t, c), srv.open(t, c)
+		}, storetest.RealClock)
+	})
+}
+
+// cluster is one node, with all slots.
+type cluster struct {
+	*server
+	port string
+}
+
+func startCluster(t *testing.T) cluster {
+	t.Helper()
 	port := freePort(t)
 	srv := startServer(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", freePort(t))
 	raw := srv.client()
@@ -94,13 +117,7 @@ func TestContractInACluster(t *testing.T) {
 	eventually(t, "the cluster is up", func() bool {
 		return raw.Set(t.Context(), "x", "y", time.Second).Err() == nil
 	})
-	t.Run("", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) (a, b storetest.Store) {
-			c := srv.config("weir-" + t.Name()[len("TestContractInACluster"):])
-			c.Mode, c.Addresses, c.Prefix = "cluster", []string{"127.0.0.1:" + port}, clean(c.Prefix)
-			return srv.open(t, c), srv.open(t, c)
-		}, storetest.RealClock)
-	})
+	return cluster{srv, port}
 }
 
 func clean(prefix string) string {

@@ -18,7 +18,7 @@ type leases struct {
 }
 
 type held struct {
-	page  string
+	key   policy.Key
 	taken uint64
 	class policy.Class
 	lost  chan struct{}
@@ -36,7 +36,7 @@ func (l *leases) hold(lease store.Lease, class policy.Class, ttl time.Duration) 
 		h.runs.Reset(ttl)
 		return h.lost
 	}
-	h = &held{page: lease.Key.Primary, taken: lease.Taken, class: class, lost: make(chan struct{})}
+	h = &held{key: lease.Key, taken: lease.Taken, class: class, lost: make(chan struct{})}
 	h.runs = time.AfterFunc(ttl, func() {
 		l.lose(func(token string, other *held) bool { return other == h })
 	})
@@ -108,8 +108,8 @@ func (s *Store) Renew(ctx context.Context, lease store.Lease, ttl time.Duration)
 		return 0, about("renew", lease.Key, store.ErrLost)
 	}
 	n, class := s.of(lease.Key), s.leases.class(lease.Token)
-	r, err := s.run(ctx, s.steps.renew, []string{n.lease, n.page, n.all},
-		lease.Token, lease.Taken, max(millis(ttl), 1), leaseValue(lease, class))
+	r, err := s.run(ctx, s.steps.renew, []string{n.lease, n.page, n.notes},
+		n.place, n.host[:], lease.Token, lease.Taken, max(millis(ttl), 1), leaseValue(lease, class))
 	if err != nil {
 		return 0, about("renew", lease.Key, err)
 	}
@@ -141,7 +141,7 @@ func (s *Store) Release(ctx context.Context, lease store.Lease, out store.Outcom
 func (s *Store) Await(ctx context.Context, key policy.Key, token string) (store.Outcome, error) {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
-	w := s.bell.wait(key.Primary, token)
+	w := s.bell.wait(key, token)
 	defer s.bell.leave(w)
 	for {
 		out, left, err := s.look(ctx, key, token)
@@ -165,7 +165,7 @@ func (s *Store) Await(ctx context.Context, key policy.Key, token string) (store.
 // look asks whether a lease is still held, and for how long at most; 0: it has ended.
 func (s *Store) look(ctx context.Context, key policy.Key, token string) (store.Outcome, time.Duration, error) {
 	n := s.of(key)
-	r, err := s.run(ctx, s.steps.await, []string{n.lease, n.page, n.all}, token)
+	r, err := s.run(ctx, s.steps.await, []string{n.lease, n.page, n.notes}, n.place, n.host[:], token)
 	if err != nil {
 		return store.Outcome{}, 0, err
 	}

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
@@ -14,71 +13,106 @@ import (
 	"weir/store"
 )
 
-// Purge writes a dated note, which take and commit heed: so no variant has to be found, and fills under way are reached
+// Purge writes a dated note, which take and commit heed: so no entry has to be found, and fills under way are reached
 // too. It returns once every replica that heard the bell has rung back, or has had the time for it.
 func (s *Store) Purge(ctx context.Context, sel policy.Selector, mode store.Mode) (store.Purged, error) {
-	page := policy.Key{Primary: sel.Page}
-	p := purgeNote{ID: s.bell.next.Add(1), Page: []byte(sel.Page), Mode: mode}
-	var err error
-	var done store.Purged
+	if !sel.IsOne() {
+		return store.Purged{}, fmt.Errorf("purge: %+v does not name one thing", sel)
+	}
+	p := noteOf(sel, mode)
+	p.ID = s.bell.next.Add(1)
 	acks := s.bell.expect(p.ID)
 	defer s.bell.expected(p.ID)
-	var heard int64
-	switch {
-	case sel == policy.Selector{Page: sel.Page} && sel.Page != "":
-		done.Estimate, heard, err = s.purgePage(ctx, page, p)
-	case sel == policy.Selector{All: true}:
-		done.Estimate = -1
-		heard, err = s.purgeAll(ctx, p)
-	case sel == policy.Selector{}:
-		err = errors.New("a selector that names nothing")
-	default:
-		err = fmt.Errorf("purges by tag, prefix, host or route are not built yet: %+v", sel)
+	write := s.writeNote
+	if sel.Page != "" {
+		write = s.purgePage
 	}
+	done, err := write(ctx, p)
 	if err != nil {
-		return store.Purged{}, about("purge", page, err)
+		// It may have come to be written all the same: then it is dated twice.
+		s.recent.add(past{sel: sel, mode: mode, at: uint64(s.clock.micros(time.Now()))})
+		return store.Purged{}, fmt.Errorf("purge %+v: %w", sel, err)
 	}
-	done.Replicas = s.replied(ctx, acks, heard)
-	return done, nil
+	return store.Purged{Estimate: done.estimate, Replicas: s.replied(ctx, acks, done.heard)}, nil
 }
 
-func (s *Store) purgePage(ctx context.Context, page policy.Key, p purgeNote) (estimate int, heard int64, err error) {
-	n := s.of(page)
-	r, err := s.run(ctx, s.steps.purge, []string{n.page, n.all, n.bell, n.head, n.lease},
-		int(p.Mode), s.channel(), s.bell.message(message{Purge: &p}))
+// noted is what Redis answers to a note.
+type noted struct {
+	estimate int
+	heard    int64 // the bell
+}
+
+func (s *Store) purgePage(ctx context.Context, p purgeNote) (noted, error) {
+	page := policy.Key{Primary: string(p.Page)}
+	c := s.pageStep(p, 0, s.bell.message(message{Purge: &p}))
+	r, err := s.run(ctx, c.step, c.keys, c.args...)
 	if err != nil {
-		return 0, 0, err
+		return noted{}, err
 	}
-	if raw := r.text(2); raw != "" {
-		estimate = 1
+	done, n := noted{heard: r.int(1)}, s.of(page)
+	if raw := r.text(3); raw != "" {
+		done.estimate = 1
 		if e, _, err := store.DecodeHead([]byte(raw), page); err == nil && e.Kind == policy.Signpost {
-			estimate = len(e.Variants)
+			done.estimate = len(e.Variants)
 		}
 		if p.Mode == store.Hard {
 			s.retire(ctx, n, raw, plan{})
 		}
 	}
-	return estimate, r.int(1), s.replicated(ctx, n.page, r.int(3))
+	return done, s.replicated(ctx, n.page, r.int(2))
 }
 
-// purgeAll writes the note under every tag, and rings once, at the last.
-func (s *Store) purgeAll(ctx context.Context, p purgeNote) (heard int64, err error) {
+// writeNote writes a note under every tag, and rings once all have it. Where the tags lie on several servers, their
+// clocks differ: what is rung is the latest date.
+func (s *Store) writeNote(ctx context.Context, p purgeNote) (noted, error) {
 	tags := s.everywhere()
-	for i, n := range tags {
-		var ring []byte
-		if i == len(tags)-1 {
-			ring = s.bell.message(message{Purge: &p})
-		}
-		r, err := s.run(ctx, s.steps.purge, []string{n.all, n.all, n.bell}, int(p.Mode), s.channel(), ring)
-		if err != nil {
-			return 0, err
-		}
-		if err := s.replicated(ctx, n.all, r.int(3)); err != nil {
-			return 0, err
-		}
-		heard = r.int(1)
+	last := tags[len(tags)-1]
+	var rest []call
+	for _, n := range tags[:len(tags)-1] {
+		rest = append(rest, s.noteStep(n, p, dating{}, nil))
 	}
-	return heard, nil
+	replies, err := s.runAll(ctx, rest)
+	if err != nil {
+		return noted{}, err
+	}
+	var d dating
+	for _, r := range replies {
+		d.least = max(d.least, uint64(r.int(0)))
+	}
+	c := s.noteStep(last, p, d, s.bell.message(message{Purge: &p}))
+	r, err := s.run(ctx, c.step, c.keys, c.args...)
+	if err != nil {
+		return noted{}, err
+	}
+	return noted{estimate: -1, heard: r.int(1)}, s.replicated(ctx, last.notes, r.int(2))
+}
+
+// dating says what date a note is to have: this one, or if it is 0 the present, but no earlier than least.
+type dating struct{ at, least uint64 }
+
+func (s *Store) pageStep(p purgeNote, at uint64, ring []byte) call {
+	n := s.of(policy.Key{Primary: string(p.Page)})
+	return call{
+		s.steps.purge, []string{n.page, n.head, n.lease, n.notes, n.bell},
+		[]any{n.place, n.host[:], int(p.Mode), at, s.channel(), ring},
+	}
+}
+
+func (s *Store) noteStep(n names, p purgeNote, d dating, ring []byte) call {
+	sel, field, host := p.selector(), []byte("prefix"), store.Label{}
+	switch {
+	case sel.All:
+		field = []byte("all")
+	case sel.Prefix != "":
+		host = store.LabelOf(policy.Selector{Host: sel.PrefixHost()})
+	default:
+		l := store.LabelOf(sel)
+		field = l[:]
+	}
+	return call{
+		s.steps.note, []string{n.notes, n.bell},
+		[]any{field, sel.Prefix, host[:], int(p.Mode), d.at, d.least, s.channel(), ring},
+	}
 }
 
 // replicated waits, where there is a replica to take over from this Redis, until one has the note too: a purge that a

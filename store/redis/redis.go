@@ -27,6 +27,7 @@ type Store struct {
 	breaker breaker
 	bell    *bell
 	leases  leases
+	recent  recent
 	timeout time.Duration
 	replies time.Duration // how long a purge waits for replicas to ring back (R11)
 	waiting atomic.Int64
@@ -62,7 +63,10 @@ func Open(c Config) (*Store, error) {
 	s.breaker = breaker{every: c.Timeout, probe: func() error {
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)
 		defer cancel()
-		return s.client.Ping(ctx).Err()
+		if err := s.client.Ping(ctx).Err(); err != nil {
+			return err
+		}
+		return s.replay(s.life)
 	}}
 	s.bell = newBell(s, rand.Text())
 	s.spawn(func() { s.bell.listen(s.life) })
@@ -137,6 +141,68 @@ func (s *Store) run(ctx context.Context, step *redis.Script, keys []string, args
 	r := reply(got)
 	s.clock.learn(asked, answered, r.int(0))
 	return r[1:], nil
+}
+
+// call is an atomic step to be run among others.
+type call struct {
+	step *redis.Script
+	keys []string
+	args []any
+}
+
+// runAll runs steps in one go, in whatever order, and answers what each replied after the store's time.
+func (s *Store) runAll(ctx context.Context, calls []call) ([]reply, error) {
+	if len(calls) == 0 {
+		return nil, nil
+	}
+	if s.life.Err() != nil || !s.breaker.closed() {
+		return nil, fmt.Errorf("%w: not tried", store.ErrUnavailable)
+	}
+	return s.pipe(ctx, calls)
+}
+
+// pipe does it, breaker or not.
+func (s *Store) pipe(ctx context.Context, calls []call) ([]reply, error) {
+	short, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	send := func() ([]redis.Cmder, error) {
+		return s.client.Pipelined(short, func(p redis.Pipeliner) error {
+			for _, c := range calls {
+				p.EvalSha(short, c.step.Hash(), c.keys, c.args...)
+			}
+			return nil
+		})
+	}
+	got, err := send()
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		if err = s.teach(short, calls); err == nil {
+			got, err = send()
+		}
+	}
+	if err != nil {
+		return nil, sentinel(ctx, err)
+	}
+	replies := make([]reply, len(got))
+	for i, cmd := range got {
+		r, _ := cmd.(*redis.Cmd).Slice()
+		replies[i] = r[min(1, len(r)):]
+	}
+	return replies, nil
+}
+
+// teach gives every server the scripts.
+func (s *Store) teach(ctx context.Context, calls []call) error {
+	known := make(map[*redis.Script]bool)
+	for _, c := range calls {
+		if known[c.step] {
+			continue
+		}
+		known[c.step] = true
+		if err := c.step.Load(ctx, s.client).Err(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reply is a script's, none of whose types is believed.

@@ -22,7 +22,7 @@ const (
 	mib  = 1 << 20
 )
 
-func page(name string) policy.Key { return policy.Key{Primary: "api http example.com:80 /" + name} }
+func page(name string) policy.Key { return policy.Key{Primary: "api http://example.com/" + name} }
 
 func want(token string) store.Want { return store.Want{Token: token, TTL: long, At: time.Now()} }
 
@@ -184,7 +184,7 @@ func TestEveryKeyHasATerm(t *testing.T) {
 	b.must(err)
 	b.taken(page("other"), want("t6"))
 	b.must(b.raw.Del(ctx, b.of(page("other")).lease).Err())
-	for _, sel := range []policy.Selector{{Page: page("small").Primary}, {Page: "nobody's"}, {All: true}} {
+	for _, sel := range []policy.Selector{{Page: page("small").Primary}, {Page: "nobody's"}, {All: true}, {Tag: "a"}, {Prefix: "a/"}} {
 		for _, mode := range []store.Mode{store.Hard, store.Soft, store.MustValidate} {
 			_, err := b.Purge(ctx, sel, mode)
 			b.must(err)
@@ -199,7 +199,7 @@ func TestEveryKeyHasATerm(t *testing.T) {
 			t.Errorf("%s stays for ever: %v", k, ttl)
 		}
 	}
-	for _, kind := range []string{"head", "seg", "lease", "fail", "page", "all", "bell"} {
+	for _, kind := range []string{"head", "seg", "lease", "fail", "page", "notes", "bell"} {
 		if !kinds[kind] {
 			t.Errorf("the test has written no %s", kind)
 		}
@@ -221,10 +221,13 @@ func TestForeignData(t *testing.T) {
 		"zeros":           func(key string) error { return b.raw.Set(ctx, key, "WEIR\x01"+strings.Repeat("\x00", 99), 0).Err() },
 		"a lease to come": func(key string) error { return b.raw.Set(ctx, key, "L1|0|0|99999999999999999999|a|b", 0).Err() },
 		"a note to come":  func(key string) error { return b.raw.Set(ctx, key, "N1|99999999999999999999|0|0", 0).Err() },
-		"an end to come":  func(key string) error { return b.raw.Set(ctx, key, "E1|99999999999999999999|0|b", 0).Err() },
-		"0xff":            func(key string) error { return b.raw.Set(ctx, key, "WEIR\x01"+strings.Repeat("\xff", 99), 0).Err() },
+		"what looks like notes": func(key string) error {
+			return b.raw.HSet(ctx, key, "all", "N1|99999999999999999999|0|0", "last", "99999999999999999999", "prefix", "N1|9|\nN1|9|9|9|").Err()
+		},
+		"an end to come": func(key string) error { return b.raw.Set(ctx, key, "E1|99999999999999999999|0|b", 0).Err() },
+		"0xff":           func(key string) error { return b.raw.Set(ctx, key, "WEIR\x01"+strings.Repeat("\xff", 99), 0).Err() },
 	} {
-		for _, key := range []string{n.head, n.lease, n.fail, n.page, n.all, n.bell} {
+		for _, key := range []string{n.head, n.lease, n.fail, n.page, n.notes, n.bell} {
 			b.must(b.raw.FlushDB(ctx).Err())
 			b.must(put(key))
 			got := b.taken(page("x"), want("t1"))
@@ -241,7 +244,7 @@ func TestForeignData(t *testing.T) {
 			b.holds(page("x"), "one")
 			b.must(b.raw.FlushDB(ctx).Err())
 			b.must(put(key))
-			for _, sel := range []policy.Selector{{Page: page("x").Primary}, {All: true}} {
+			for _, sel := range []policy.Selector{{Page: page("x").Primary}, {All: true}, {Tag: "a"}, {Prefix: "a/"}} {
 				if _, err := b.Purge(ctx, sel, store.Hard); err != nil {
 					t.Fatalf("%s under %s: %v", what, key, err)
 				}
@@ -390,7 +393,11 @@ func TestClockSetBack(t *testing.T) {
 	for what, put := range map[string]func() error{
 		"an ended lease": func() error { return b.raw.Set(ctx, n.lease, fmt.Sprintf("E1|%d|%s|t0", ahead, filled()), long).Err() },
 		"a page's note":  func() error { return b.raw.Set(ctx, n.page, fmt.Sprintf("N1|0|%d|0", ahead), long).Err() },
-		"all pages'":     func() error { return b.raw.Set(ctx, n.all, fmt.Sprintf("N1|0|0|%d", ahead), long).Err() },
+		"all pages'":     func() error { return b.raw.HSet(ctx, n.notes, "all", fmt.Sprintf("N1|0|0|%d", ahead)).Err() },
+		"another's": func() error {
+			_, err := b.pipe(ctx, []call{b.noteStep(n, noteOf(policy.Selector{Tag: "other"}, store.Soft), dating{at: ahead}, nil)})
+			return err
+		},
 	} {
 		b.must(b.raw.FlushDB(ctx).Err())
 		b.must(put())

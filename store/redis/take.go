@@ -40,8 +40,8 @@ func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (stor
 // take answers, beside what Take does, the digest of a head that stands in the way of a lease and cannot be used.
 func (s *Store) take(ctx context.Context, key policy.Key, want store.Want, broken string) (store.Taken, string, error) {
 	n := s.of(key)
-	r, err := s.run(ctx, s.steps.take, []string{n.head, n.lease, n.page, n.all, n.fail},
-		want.Token, want.Holder, millis(want.TTL), s.clock.micros(want.At), int(want.Class), want.Despite, broken, want.Over)
+	r, err := s.run(ctx, s.steps.take, []string{n.head, n.lease, n.page, n.fail, n.notes},
+		n.place, n.host[:], want.Token, want.Holder, millis(want.TTL), s.clock.micros(want.At), int(want.Class), want.Despite, broken, want.Over)
 	if err != nil {
 		return store.Taken{}, "", err
 	}
@@ -93,25 +93,23 @@ func (s *Store) entry(ctx context.Context, key policy.Key, r reply, at time.Time
 	if b.why != policy.None {
 		e.Why = b.why
 	}
+	purged := &e
 	if dated := r.int(takenDated); dated > 0 {
-		e.FreshUntil = s.clamp(e.FreshUntil, dated, at)
+		purged = store.Dated(purged, store.Soft, s.purgedAt(dated, at))
 	}
 	if bound := r.int(takenBound); bound > 0 {
-		e.FreshUntil = s.clamp(e.FreshUntil, bound, at)
-		e.RefreshUntil, e.RescueUntil = s.clamp(e.RefreshUntil, bound, at), s.clamp(e.RescueUntil, bound, at)
+		purged = store.Dated(purged, store.MustValidate, s.purgedAt(bound, at))
 	}
-	return &e, nil
+	return purged, nil
 }
 
-// clamp ends t at a purge. The moment of the look-up counts too, lest an inexact offset between the clocks lets the
+// purgedAt is when a purge was. The moment of the look-up counts too, lest an inexact offset between the clocks lets the
 // entry live a millisecond longer than the purge.
-func (s *Store) clamp(t time.Time, purged int64, at time.Time) time.Time {
-	for _, end := range []time.Time{s.clock.local(purged), at} {
-		if !end.IsZero() && end.Before(t) {
-			t = end
-		}
+func (s *Store) purgedAt(date int64, at time.Time) time.Time {
+	if t := s.clock.local(date); at.IsZero() || t.Before(at) {
+		return t
 	}
-	return t
+	return at
 }
 
 // millis is a term as Redis takes it: what is not nothing must not become nothing.

@@ -38,14 +38,19 @@ func purgeChecks() []check {
 			if got.Entry == nil || got.Lease == nil {
 				c.Fatalf("taken = %+v, want the stale entry and the lease", got)
 			}
-			e := got.Entry
-			if e.FreshUntil.After(time.Now()) || !e.RefreshUntil.Equal(before.RefreshUntil) || !e.RescueUntil.Equal(before.RescueUntil) {
-				c.Errorf("fresh until %v, refresh %v, rescue %v", e.FreshUntil, e.RefreshUntil, e.RescueUntil)
-			}
+			c.staleFor(got.Entry, time.Hour)
 			if !before.FreshUntil.After(time.Now()) {
 				c.Error("an entry that was read has been written to")
 			}
 			c.holds(page("x"), "one")
+		}},
+		{"where nothing stale may be served, a soft purge leaves nothing to serve", func(c *bench) {
+			l := c.lease(c.a, page("x"), want("t1"))
+			e := answer("one", long)
+			e.RefreshUntil, e.RescueUntil = e.FreshUntil, e.FreshUntil
+			c.commit(c.a, l, write(page("x"), e))
+			c.purge(c.b, policy.Selector{Page: page("x").Primary}, store.Soft)
+			c.staleFor(c.take(c.a, page("x"), want("t2")).Entry, 0)
 		}},
 		{"an invalidation leaves a copy for validation only", func(c *bench) {
 			c.seed(page("x"), "one", long)
@@ -100,9 +105,11 @@ func purgeChecks() []check {
 			c.closes(l.Lost)
 			c.lost(c.a, l, write(page("w"), answer("late", long)))
 		}},
-		{"a selector that names nothing is refused", func(c *bench) {
-			if _, err := c.a.Purge(c.ctx, policy.Selector{}, store.Hard); err == nil {
-				c.Error("no error")
+		{"a selector that names nothing, or two things, is refused", func(c *bench) {
+			for _, sel := range []policy.Selector{{}, {Page: page("x").Primary, All: true}, {Tag: "a", Host: "b"}} {
+				if _, err := c.a.Purge(c.ctx, sel, store.Hard); err == nil {
+					c.Errorf("%+v: no error", sel)
+				}
 			}
 		}},
 		{"watchers on both replicas hear of purges before it returns", watchersHear},
@@ -130,6 +137,25 @@ func (c *bench) purge(s Store, sel policy.Selector, mode store.Mode) {
 	c.Helper()
 	if _, err := s.Purge(c.ctx, sel, mode); err != nil {
 		c.Fatalf("purge: %v", err)
+	}
+}
+
+// staleFor asserts that an entry is stale since a moment ago, and of use for so long after that moment: the same windows
+// as before, counted from the purge.
+func (c *bench) staleFor(e *store.Entry, window time.Duration) {
+	c.Helper()
+	if e == nil {
+		c.Fatal("the stale entry is gone")
+	}
+	now := time.Now()
+	if since := now.Sub(e.FreshUntil); since < 0 || since > limit {
+		c.Errorf("fresh until %v, want until just now, %v", e.FreshUntil, now)
+	}
+	for _, t := range []time.Time{e.RefreshUntil, e.RescueUntil} {
+		// What the store counts in microseconds is not compared by nanoseconds.
+		if left := t.Sub(e.FreshUntil); (left - window).Abs() > time.Microsecond {
+			c.Errorf("stale for %v, want %v", left, window)
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ func RealClock(t *testing.T, body func(t *testing.T)) { body(t) }
 
 // Run holds a store to the contract.
 func Run(t *testing.T, open Open, wrap Wrap) {
-	for _, list := range [][]check{leaseChecks(), waitChecks(), entryChecks(), signChecks(), purgeChecks(), failureChecks()} {
+	for _, list := range [][]check{leaseChecks(), waitChecks(), entryChecks(), signChecks(), purgeChecks(), noteChecks(), failureChecks()} {
 		for _, c := range list {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
@@ -87,7 +87,7 @@ func until(t testing.TB, what string, ok func() bool) {
 }
 
 // page is a page's own key.
-func page(name string) policy.Key { return policy.Key{Primary: "api http example.com:80 /" + name} }
+func page(name string) policy.Key { return policy.Key{Primary: "api http://example.com/" + name} }
 
 // variant is the key of one of its variants.
 func variant(name, variant string) policy.Key {

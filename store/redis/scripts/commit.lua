@@ -1,14 +1,18 @@
 -- Writes an entry, and the signpost to it, and ends the lease; or does nothing at all.
--- KEYS: head lease page-note all-note failure bell signpost segments...
--- ARGV: token taken outcome channel message  entry keep segments'-term(ms)  signpost('': none; KEYS[7] is not looked at)
---   SHA-1 of the signpost it was made from('': of none)
+-- KEYS: head lease page-note signpost notes failure bell segments...
+-- ARGV: token taken outcome channel message  entry keep segments'-term(ms)  signpost('': none; KEYS[4] is not looked at)
+--   SHA-1 of the signpost it was made from('': of none)  place host(label)
 -- Answers 'lost', 'gone' (a segment), 'sign' and the signpost that is there, 'refused' and why, or 'done' and what the
 -- entry and the signpost replaced (the ends of their values, which name the segments).
 local token, taken, keep, term = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7]), ARGV[8]
 local now = clock()
-local got = read(7)
-local hard, _, _, newest = notes(got[3], got[4])
+local got = read(4)
+local function about(labels)
+  return said(got[3], KEYS[5], ARGV[11], ARGV[12] .. labels)
+end
 local kept, held, over = entry(got[1]), lease(got[2]), ended(got[2])
+local alive = kept and kept.leased > about(kept.labels).hard
+local newest = about(entry(ARGV[6]).labels).newest -- of what the notes say of what is brought
 local filled = ARGV[3]
 
 if over and over.token == token and over.outcome == filled then
@@ -26,7 +30,7 @@ end
 if taken <= newest or (kept and kept.leased > taken) or not (mine or absent) then
   if mine then
     tombstone(KEYS[2], taken, lapsed, token)
-    ring(KEYS[6], ARGV[4], taken, lapsed, 0, ARGV[5])
+    ring(KEYS[7], ARGV[4], taken, lapsed, 0, ARGV[5])
   end
   return { now, 'lost' }
 end
@@ -45,13 +49,13 @@ end
 
 local signs, sign, stays = ARGV[9] ~= '', nil, keep
 if signs then
-  sign = entry(got[7])
-  local there = sign and sign.kind == SIGNPOST and sign.leased > hard
+  sign = entry(got[4])
+  local there = sign and sign.kind == SIGNPOST and sign.leased > about('').hard
   if ARGV[10] ~= (there and redis.sha1hex(sign.raw) or '') then
     return { now, 'sign', there and sign.raw or '' }
   end
   if there then
-    stays = math.max(keep, redis.call('PTTL', KEYS[7]))
+    stays = math.max(keep, redis.call('PTTL', KEYS[4]))
   end
 end
 
@@ -67,7 +71,6 @@ local function put(key, value, ms)
 end
 
 local err
-local alive = kept and kept.leased > hard
 local marks = alive and ARGV[6]:byte(6) == MARKER
   and later(39, kept.raw, ARGV[6]) .. later(47, kept.raw, ARGV[6])
 local lends = marks and kept.kind ~= MARKER
@@ -89,11 +92,11 @@ for i = 8, #KEYS do
   redis.call('PEXPIRE', KEYS[i], term)
 end
 if signs then
-  put(KEYS[7], ARGV[9], stays)
+  put(KEYS[4], ARGV[9], stays)
 end
-redis.call('DEL', KEYS[5])
+redis.call('DEL', KEYS[6])
 tombstone(KEYS[2], taken, filled, token)
 if alive or sign or (mine and held.waited) then
-  ring(KEYS[6], ARGV[4], taken, filled, (alive or sign) and 1 or 0, ARGV[5])
+  ring(KEYS[7], ARGV[4], taken, filled, (alive or sign) and 1 or 0, ARGV[5])
 end
 return { now, 'done', kept and not lends and kept.raw:sub(-tail) or '', sign and sign.raw:sub(-tail) or '' }

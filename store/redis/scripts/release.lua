@@ -2,7 +2,7 @@
 -- KEYS: lease failure bell
 -- ARGV: token outcome remember(ms) channel message
 local now = clock()
-local held = lease(read()[1])
+local held = lease(read(1)[1])
 if not held or held.token ~= ARGV[1] then
   return { now }
 end

@@ -1,17 +1,17 @@
 -- Prolongs a lease and answers the best class left in it; -1: lost.
--- KEYS: lease page-note all-note
--- ARGV: token taken ttl(ms) lease(to be written again where it is merely absent: flushed or evicted)
-local taken = tonumber(ARGV[2])
+-- KEYS: lease page-note notes
+-- ARGV: place host(label) token taken ttl(ms) lease(to be written again where it is merely absent: flushed or evicted)
+local taken = tonumber(ARGV[4])
 local now = clock()
-local got = read()
-local _, _, _, newest = notes(got[2], got[3])
+local got = read(2)
+local notes = said(got[2], KEYS[3], ARGV[1], ARGV[2])
 local held = lease(got[1])
-if held and held.token == ARGV[1] and held.taken > newest then
-  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if held and held.token == ARGV[3] and held.taken > notes.newest then
+  redis.call('PEXPIRE', KEYS[1], ARGV[5])
   return { now, tonumber(held.class) }
 end
-if held or ended(got[1]) or taken <= newest then
+if held or ended(got[1]) or taken <= notes.newest then
   return { now, -1 }
 end
-redis.call('SET', KEYS[1], ARGV[4], 'PX', ARGV[3])
-return { now, tonumber(lease(ARGV[4]).class) }
+redis.call('SET', KEYS[1], ARGV[6], 'PX', ARGV[5])
+return { now, tonumber(lease(ARGV[6]).class) }

@@ -1,4 +1,4 @@
--- What all scripts know. layout.go puts its constants in front (longest, ended_for, tail, lapsed) and has the formats;
+-- What all scripts know. layout.go puts its constants in front (longest, ended_for, tail, prefixes, lapsed) and has the formats;
 -- the places in an entry are those of store/encoding.go. Moments are µs, which doubles hold exactly until 2255.
 
 local ANSWER, PART, SIGNPOST, MARKER = 0, 1, 2, 3
@@ -15,7 +15,7 @@ end
 
 -- MGET, unlike GET, answers nothing instead of failing when a stranger keeps a list or a hash under our name.
 local function read(n)
-  return redis.call('MGET', unpack(KEYS, 1, n or #KEYS))
+  return redis.call('MGET', unpack(KEYS, 1, n))
 end
 
 local function moment(raw, at)
@@ -30,12 +30,14 @@ local function sane(n)
 end
 
 local function entry(raw)
-  if not raw or #raw < 62 or raw:sub(1, 4) ~= 'WEIR' or raw:byte(5) ~= 1 or raw:byte(6) > MARKER then
+  if not raw or #raw < 64 or raw:sub(1, 4) ~= 'WEIR' or raw:byte(5) ~= 1 or raw:byte(6) > MARKER then
     return nil
   end
   local fresh, rescue, leased = sane(moment(raw, 7)), sane(moment(raw, 23)), sane(moment(raw, 31))
-  return fresh and rescue and leased
-    and { raw = raw, kind = raw:byte(6), fresh = fresh, rescue = rescue, leased = leased } or nil
+  local labels = 8 * struct.unpack('>I2', raw, 63)
+  return fresh and rescue and leased and labels <= #raw - 64 and {
+    raw = raw, kind = raw:byte(6), fresh = fresh, rescue = rescue, leased = leased, labels = raw:sub(65, 64 + labels),
+  } or nil
 end
 
 local function lease(raw)
@@ -53,11 +55,47 @@ local function note(raw)
   return { sane(hard) or 0, sane(soft) or 0, sane(validate) or 0 }
 end
 
--- What the page's own note and everybody's say together, and the latest of it, which leases are compared with.
-local function notes(page, all)
-  local a, b = note(page), note(all)
-  local hard, soft, validate = math.max(a[1], b[1]), math.max(a[2], b[2]), math.max(a[3], b[3])
-  return hard, soft, validate, math.max(hard, soft, validate)
+local function noted(dates)
+  return table.concat({ 'N1', int(dates[1]), int(dates[2]), int(dates[3]) }, '|')
+end
+
+local function add(dates, more)
+  for mode = 1, 3 do
+    dates[mode] = math.max(dates[mode], more[mode])
+  end
+end
+
+-- One line for each prefix; also what follows the note's own bars.
+local function lines(prefixes)
+  return (prefixes or ''):gmatch('(N1|%d+|%d+|%d+)|([^\n]*)')
+end
+
+-- What notes say of what lies, or will lie, under a key: that of its page, and those in the hash that its place on the web
+-- tells or one of the labels, of eight bytes each. newest is the latest, which leases are compared with; last the latest
+-- of all that were written here, whatever they are about.
+local function said(page, hash, place, labels)
+  local fields = { 'last', 'all', 'prefix' }
+  for at = 1, #labels, 8 do
+    fields[#fields + 1] = labels:sub(at, at + 7)
+  end
+  local got = redis.pcall('HMGET', hash, unpack(fields))
+  if got.err then -- a stranger keeps something else there
+    got = {}
+  end
+  local dates = note(page)
+  add(dates, note(got[2]))
+  for i = 4, #fields do
+    add(dates, note(got[i]))
+  end
+  for value, prefix in lines(got[3]) do
+    if place:sub(1, #prefix) == prefix then
+      add(dates, note(value))
+    end
+  end
+  local newest = math.max(unpack(dates))
+  return {
+    hard = dates[1], soft = dates[2], validate = dates[3], newest = newest, last = math.max(newest, sane(got[1]) or 0),
+  }
 end
 
 -- Under OOM a SET is refused, unless the script has written already: deleting first makes room for the little that
@@ -84,6 +122,9 @@ end
 -- The number is the server's, so that all hear the same order and a gap is a gap. A bell that is refused (OOM, an
 -- ACL) fails nothing: who waits also polls. At is the taken of the lease that ended, or the date of the purge.
 local function ring(counter, channel, at, outcome, replaced, message)
+  if message == '' then -- there is nothing to tell
+    return 0
+  end
   local n = redis.pcall('INCR', counter)
   if type(n) == 'number' then
     redis.call('PEXPIRE', counter, longest)
@@ -92,4 +133,10 @@ local function ring(counter, channel, at, outcome, replaced, message)
   end
   local heard = redis.pcall('PUBLISH', channel, table.concat({ 'B1', counter, n, int(at), outcome, replaced, message }, '|'))
   return type(heard) == 'number' and heard or 0
+end
+
+-- How many replicas of this Redis could take over from it. An ACL may forbid INFO; then there are none to wait for.
+local function followers()
+  local info = redis.pcall('INFO', 'replication')
+  return type(info) == 'string' and select(2, info:gsub('state=online', '')) or 0
 end

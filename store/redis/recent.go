@@ -1,0 +1,97 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"weir/policy"
+	"weir/store"
+)
+
+const (
+	// lag is how far behind a Redis may be that takes over from another.
+	lag = time.Minute
+	// mostRecent bounds what is remembered of purges; the oldest go first.
+	mostRecent = 4096
+	// batch is how many steps are replayed in one go.
+	batch = 1024
+)
+
+// recent are the purges of the last minute, and those that Redis did not take. One that comes back without them, as after a
+// failover or from an older dump, is told them again before it is trusted (R11).
+type recent struct {
+	mu   sync.Mutex
+	list []past
+}
+
+type past struct {
+	sel   policy.Selector
+	mode  store.Mode
+	at    uint64 // store time
+	heard time.Time
+	taken bool // by Redis
+}
+
+func (r *recent) add(p past) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.heard = time.Now()
+	r.list = slices.DeleteFunc(r.list, func(old past) bool {
+		same := old.sel == p.sel && old.mode == p.mode && old.at <= p.at
+		// While Redis takes nothing, nothing that it may have lost is too old.
+		return same || p.taken && old.taken && p.heard.Sub(old.heard) > lag
+	})
+	if len(r.list) == mostRecent {
+		r.list = r.list[1:]
+	}
+	r.list = append(r.list, p)
+}
+
+func (r *recent) all() []past {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.list)
+}
+
+// replay tells Redis the recent purges again, with the dates that they had. Those that it never took are rung, too.
+func (s *Store) replay(ctx context.Context) error {
+	var calls []call
+	for _, p := range s.recent.all() {
+		calls = append(calls, s.again(p)...)
+	}
+	for part := range slices.Chunk(calls, batch) {
+		_, err := s.pipe(ctx, part)
+		if errors.Is(err, store.ErrReadOnly) {
+			return nil // it is as good as it will be
+		}
+		if err != nil {
+			return fmt.Errorf("purges told again: %w", err)
+		}
+	}
+	return nil
+}
+
+// again are the steps that write a note once more.
+func (s *Store) again(p past) (calls []call) {
+	note := noteOf(p.sel, p.mode)
+	var ring []byte
+	if !p.taken {
+		ring = s.bell.message(message{Purge: &note})
+	}
+	if p.sel.Page != "" {
+		return []call{s.pageStep(note, p.at, ring)}
+	}
+	tags := s.everywhere()
+	for i, n := range tags {
+		if i < len(tags)-1 {
+			calls = append(calls, s.noteStep(n, note, dating{at: p.at}, nil))
+		} else {
+			calls = append(calls, s.noteStep(n, note, dating{at: p.at}, ring))
+		}
+	}
+	return calls
+}
