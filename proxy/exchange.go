@@ -90,7 +90,7 @@ func (x *exchange) end() {
 
 // moment is now, and a throw of the dice, for a decision.
 func (x *exchange) moment() policy.Moment {
-	return policy.Moment{Now: time.Now(), Dice: rand.Float64()}
+	return policy.Moment{Now: time.Now(), Dice: rand.Float64(), Health: x.h.upstreams[x.plan.Route.Upstream].Health()}
 }
 
 // leave lets go of the fill.

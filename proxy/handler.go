@@ -99,7 +99,7 @@ func (h *Handler) Explain(r *http.Request) (policy.Plan, policy.Decision, error)
 			return plan, policy.Decision{}, err
 		}
 		if taken.Entry == nil || taken.Entry.Kind != policy.Signpost {
-			return plan, p.Decide(plan, storedOf(taken.Entry), policy.Moment{Now: time.Now(), Dice: 1}), nil
+			return plan, p.Decide(plan, storedOf(taken.Entry), policy.Moment{Now: time.Now(), Dice: 1, Health: h.upstreams[plan.Route.Upstream].Health()}), nil
 		}
 		plan = p.Follow(plan, taken.Entry.Stored)
 	}

@@ -96,6 +96,9 @@ func (x *exchange) failedBefore(fault policy.Fault) *state {
 	if d := x.policy.Rescue(x.plan, storedOf(x.entry), fault, x.moment()); d.Action == policy.Serve {
 		return rescue()
 	}
+	if fault.Kind == policy.Spared {
+		return rescue() // nor would it be asked for this exchange
+	}
 	x.despite = true
 	return join()
 }
@@ -290,6 +293,9 @@ func (x *exchange) atHead() *state {
 		}
 		x.report.Collapsed = !x.mine
 		d.Reason = x.missed()
+		if r.Entry == nil && r.Admission.Keep > 0 && x.standsBy() {
+			return whole(d)
+		}
 		return deliver(d)
 	case policy.Lookup:
 		// The head tells which variant is this client's; the signpost that will say so is not laid yet.

@@ -1,13 +1,16 @@
 package proxy
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"time"
 
 	"weir/policy"
+	"weir/proxy/fill"
 )
 
 // rescue is where a failed fetch ends: in a stale copy that may stand in, or in the upstream's own error for its asker
@@ -21,11 +24,53 @@ func rescue() *state {
 			x.leave()
 			return deliver(d)
 		}
+		if x.fault.Kind == policy.Spared && x.fill != nil && !x.mine {
+			return alone(x.missed()) // it was started by somebody who has a copy
+		}
 		if x.fill != nil && x.mine && x.fill.Result().Response.Status != 0 {
 			return deliver(policy.Decision{Action: policy.Fetch, Reason: x.missed()})
 		}
 		x.report.Collapsed = x.fill != nil && !x.mine
 		return refuse(d.Reason)
+	}}
+}
+
+// small is what is waited for to its end where a stale copy could stand in if it broke off: once the head is out, none can.
+const small = 64 << 10
+
+// standsBy reports whether a copy is there that could.
+func (x *exchange) standsBy() bool {
+	return x.entry != nil && x.r.Method != http.MethodHead &&
+		x.policy.Rescue(x.plan, &x.entry.Stored, policy.Fault{Kind: policy.Truncated}, x.moment()).Action == policy.Serve
+}
+
+// whole waits until an answer is here, or the first of a large one.
+func whole(d policy.Decision) *state {
+	return &state{"whole", func(x *exchange) *state {
+		ctx, soft := x.r.Context(), x.plan.Route.Cache.SoftTimeout
+		if soft > 0 {
+			patient, cancel := context.WithTimeout(ctx, soft)
+			defer cancel()
+			ctx = patient
+		}
+		x.reader.Reach(ctx, small)
+		err := x.reader.Broken()
+		switch {
+		case x.gone():
+			return nil
+		case err != nil:
+			x.fault = policy.Fault{Kind: policy.Truncated}
+			if errors.Is(err, fill.ErrStalled) {
+				x.fault.Kind = policy.TimeoutAfter
+			}
+			x.report.Err = err
+			return rescue()
+		case ctx.Err() != nil:
+			if s := x.tooSlow(); s != nil {
+				return s
+			}
+		}
+		return deliver(d)
 	}}
 }
 

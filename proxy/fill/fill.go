@@ -81,6 +81,7 @@ type Fill struct {
 
 	trailer http.Header // complete when the spool has ended
 	gap     bool        // the request asks for the bytes that a stored part lacks
+	plain   bool        // the request asks for a whole answer, whatever is stored (R28)
 	slot    *upstream.Slot
 	res     *http.Response
 	endless bool // a stream of events: no time limit
@@ -209,32 +210,13 @@ func (f *Fill) fail(err error, fault policy.Fault) step {
 	}
 	f.spool.End(err)
 	if f.lease != nil && !f.ended {
-		f.release(failure(fault))
+		f.release(f.failure(fault))
 	}
 	if !f.published() {
 		f.publish(Result{Fault: &fault, Err: err})
 	}
 	return nil
 }
-
-// failure is what those who wait elsewhere learn. Failed is only what the upstream did; for the rest another replica may try (R22).
-func failure(fault policy.Fault) store.Outcome {
-	if isOurs(fault) {
-		return store.Outcome{End: store.Lapsed}
-	}
-	return store.Outcome{End: store.Failed, Fault: fault, Remember: min(max(fault.RetryAfter, remember), rememberMost)}
-}
-
-// isOurs: the upstream was not asked, or not heard out.
-func isOurs(fault policy.Fault) bool {
-	return fault.Kind == policy.Busy || fault.Kind == policy.BrokenWait || fault.Kind == policy.Spared
-}
-
-// A failure spares the upstream this long, where a stale copy can stand in (R23).
-const (
-	remember     = time.Second
-	rememberMost = time.Minute
-)
 
 // revoked reports whether the lease it began with is gone.
 func (f *Fill) revoked() bool {

@@ -51,6 +51,7 @@ type Table struct {
 	peers    *http.Client
 
 	refreshes refreshes
+	setbacks  setbacks
 }
 
 // NewTable makes a Table; Drain ends it.
@@ -149,6 +150,9 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 		f := t.start(&Fill{ask: ask, name: name})
 		return Taken{Entry: ask.Prior, Fill: f}, true
 	}
+	if taken, spared := t.spared(ask); spared {
+		return taken, false
+	}
 	want := t.want(ask)
 	defer t.asks(want.Token)()
 	got, err := t.options.Store.Take(t.ctx, ask.Plan.Key, want)
@@ -156,6 +160,7 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 		ask.Prior = got.Entry
 	}
 	taken = Taken{Entry: got.Entry, Failed: got.Failed}
+	t.setbacks.heard(ask.Plan.Key, got.Entry, got.Failed)
 	switch {
 	case err != nil:
 		taken.StoreFault, taken.StoreWhy = "take", policy.StoreUnavailable
@@ -189,7 +194,7 @@ func (t *Table) want(ask Ask) store.Want {
 // fill uses the lease, or gives it back at once (R15): behind a marker nobody collapses, and a client that takes what
 // is stored needs no fill.
 func (t *Table) fill(name string, ask Ask, taken Taken, lease *store.Lease) (Taken, bool) {
-	why, wanted := ask.need()
+	why, wanted := ask.need(t.moment(ask.Plan))
 	if !wanted || !why.waited() && !t.refreshes.begin() {
 		if err := t.options.Store.Release(t.ctx, *lease, store.Outcome{End: store.Lapsed}); err != nil {
 			taken.StoreFault = "release"
@@ -202,19 +207,20 @@ func (t *Table) fill(name string, ask Ask, taken Taken, lease *store.Lease) (Tak
 }
 
 // need says whether a lease that was granted is of use, and for what.
-func (a Ask) need() (why Why, wanted bool) {
+func (a Ask) need(at policy.Moment) (why Why, wanted bool) {
+	at.Dice = 1 // whether to refresh early has been thrown for already
 	if a.Prior == nil || !a.Why.waited() {
 		return a.Why, true
 	}
 	if a.Awaited != 0 && a.Prior.Leased == a.Awaited {
 		// Brought by a fill that this one waited for: it may do although it is stale on arrival (R3).
 		adm := policy.Admission{Stored: a.Prior.Stored, Key: a.Prior.Key, Shared: a.Prior.Header, Keep: 1}
-		d := a.Policy.May(a.Plan, adm, policy.Order{Later: a.Later}, policy.Moment{Now: time.Now()})
+		d := a.Policy.May(a.Plan, adm, policy.Order{Later: a.Later}, at)
 		if d.Action == policy.Serve || d.Action == policy.ServeAndRefresh {
 			return a.Why, false
 		}
 	}
-	switch d := a.Policy.Decide(a.Plan, &a.Prior.Stored, policy.Moment{Now: time.Now(), Dice: 1}); d.Action {
+	switch d := a.Policy.Decide(a.Plan, &a.Prior.Stored, at); d.Action {
 	case policy.Serve, policy.Refuse:
 		return a.Why, false
 	case policy.ServeAndRefresh:

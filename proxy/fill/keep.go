@@ -20,7 +20,7 @@ func (f *Fill) dismiss(adm policy.Admission, fault *policy.Fault) {
 	}
 	switch {
 	case fault != nil:
-		f.release(failure(*fault))
+		f.release(f.failure(*fault))
 	case adm.Mark > 0:
 		f.commit(store.Write{Key: f.lease.Key, Entry: f.marker(adm), Keep: adm.Mark})
 	default:

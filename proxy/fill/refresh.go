@@ -2,6 +2,8 @@ package fill
 
 import (
 	"sync/atomic"
+
+	"weir/policy"
 )
 
 // refreshes bounds the fills that run with nobody waiting. One that finds no room is dropped and counted, not queued:
@@ -24,9 +26,13 @@ func (r *refreshes) begin() bool {
 func (r *refreshes) end() { r.under.Add(-1) }
 
 // Refresh starts a fill behind an answer that was served, unless one runs, another replica has it, or too many run.
-// It returns at once.
+// It returns at once. While the upstream is sick, or too busy for what nobody waits for, it does not even ask the store.
 func (t *Table) Refresh(ask Ask) {
 	if t.find(t.name(ask.Plan)) != nil {
+		return
+	}
+	if _, spared := t.options.Upstreams[ask.Plan.Route.Upstream].Spares(ask.class(nil, policy.Moment{})); spared {
+		t.refreshes.dropped.Add(1)
 		return
 	}
 	t.running.Go(func() {

@@ -86,6 +86,7 @@ func (f *Fill) heard(err error) step {
 // learn makes known how the holder's fill ended, unless its head came before: then it reports false.
 func (f *Fill) learn(out store.Outcome, gone string) (first bool) {
 	out.Taken = f.held.Taken
+	f.table.setbacks.heard(f.held.Key, f.ask.Prior, &out)
 	f.heading.Do(func() {
 		first = true
 		f.cancel(nil)
@@ -139,7 +140,7 @@ func (f *Fill) listen() error {
 		return nil
 	}
 	idle := f.up.Config().IdleTimeout
-	err = pump(f.ctx, source{res.Body, idle, func() { f.cancel(errStalled) }, func() { f.table.remove(f) }}, f.spool)
+	err = pump(f.ctx, source{res.Body, idle, func() { f.cancel(ErrStalled) }, func() { f.table.remove(f) }}, f.spool)
 	if err == nil && res.Trailer.Get(fieldEnd) != complete {
 		err = fmt.Errorf("holder broke off: %w", io.ErrUnexpectedEOF)
 	}

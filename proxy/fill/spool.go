@@ -368,6 +368,13 @@ func (r *Reader) Reach(ctx context.Context, off int64) (size int64, ok bool) {
 	}
 }
 
+// Broken is why the body broke off; nil while it has not.
+func (r *Reader) Broken() error {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.s.err
+}
+
 // Pending reports whether Next would return bytes at once.
 func (r *Reader) Pending() bool {
 	r.s.mu.Lock()

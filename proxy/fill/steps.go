@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
@@ -20,31 +19,22 @@ import (
 
 func enter(f *Fill) step {
 	began := time.Now()
-	slot, err := f.up.Enter(f.ctx, f.class())
+	slot, err := f.up.Enter(f.ctx, f.ask.class(f.prior, f.moment()))
 	f.report.Queued = time.Since(began)
 	if err != nil {
 		return f.fail(err, f.faultOf(err))
 	}
 	f.slot = slot
-	return ask
-}
-
-func (f *Fill) class() policy.Class {
-	switch f.ask.Why {
-	case Refresh:
-		return policy.StaleWaits
-	case Early:
-		return policy.EarlyWaits
-	case Warm:
-		return policy.WarmWaits
+	if len(f.ask.Plan.Particular) == 0 {
+		slot.For(f.ask.Plan.Key.Primary)
 	}
-	return policy.ClientWaits
+	return ask
 }
 
 // faultOf names an error; one of ours (a drain, a deserted body) is no fault of the upstream's.
 func (f *Fill) faultOf(err error) policy.Fault {
 	switch cause := context.Cause(f.ctx); {
-	case errors.Is(cause, errStalled), errors.Is(cause, context.DeadlineExceeded):
+	case errors.Is(cause, ErrStalled), errors.Is(cause, context.DeadlineExceeded):
 		return policy.Fault{Kind: policy.TimeoutBefore}
 	case cause != nil:
 		return policy.Fault{Kind: policy.BrokenWait}
@@ -52,7 +42,8 @@ func (f *Fill) faultOf(err error) policy.Fault {
 	return upstream.FaultOf(err)
 }
 
-var errStalled = errors.New("upstream stalled")
+// ErrStalled is how a body ends between whose bytes more than idle_timeout has passed.
+var ErrStalled = errors.New("upstream stalled")
 
 // ask sends the request: for confirmation when an answer is there, for the rest when a part is (R7).
 func ask(f *Fill) step {
@@ -97,10 +88,10 @@ func (f *Fill) send(extra http.Header) step {
 // again asks once more, for a whole answer and without conditions, in the same slot (R28).
 func (f *Fill) again(why string) step {
 	f.res.Body.Close()
-	if f.prior == nil {
+	if f.prior == nil || f.plain {
 		return f.fail(errors.New(why), policy.Fault{Kind: policy.Garbage})
 	}
-	f.prior, f.gap = nil, false
+	f.plain, f.gap = true, false
 	return func(f *Fill) step { return f.send(nil) }
 }
 
@@ -159,7 +150,7 @@ func (f *Fill) got1xx(code int, h textproto.MIMEHeader) error {
 // confirm is a 304's way: the stored answer is good for another lifetime.
 func (f *Fill) confirm(res policy.Response) step {
 	prior := f.prior
-	if prior == nil || prior.Kind != policy.Answer || f.lost.Load() {
+	if prior == nil || prior.Kind != policy.Answer || f.plain || f.lost.Load() {
 		return f.again("304 to a request without conditions")
 	}
 	adm := f.ask.Policy.Freshen(f.ask.Plan, prior.Stored, res, f.moment())
@@ -265,7 +256,10 @@ func stream(f *Fill) step {
 		case errors.Is(err, errDeserted):
 			fault = policy.Fault{Kind: policy.BrokenWait}
 		case context.Cause(f.ctx) != nil:
-			fault = f.faultOf(err)
+			if fault = f.faultOf(err); fault.Kind == policy.TimeoutBefore {
+				fault.Kind = policy.TimeoutAfter
+			}
+			err = context.Cause(f.ctx)
 		}
 		return f.fail(fmt.Errorf("body: %w", err), fault)
 	}
@@ -305,7 +299,7 @@ func (f *Fill) read() error {
 	if f.endless {
 		idle = forever
 	}
-	return pump(f.ctx, source{f.res.Body, idle, func() { f.cancel(errStalled) }, f.outgrown}, f.spool)
+	return pump(f.ctx, source{f.res.Body, idle, func() { f.cancel(ErrStalled) }, f.outgrown}, f.spool)
 }
 
 // outgrown is called when a body turns out to be more than is kept: others need not wait for its end.
@@ -320,5 +314,4 @@ func (f *Fill) outgrown() {
 // forever is longer than any stream of events goes on.
 const forever = 365 * 24 * time.Hour
 
-// moment is now, and a throw of the dice, for a decision.
-func (f *Fill) moment() policy.Moment { return policy.Moment{Now: time.Now(), Dice: rand.Float64()} }
+func (f *Fill) moment() policy.Moment { return f.table.moment(f.ask.Plan) }

@@ -114,8 +114,11 @@ func (u *Upstream) Health() policy.Health {
 }
 
 // Spares reports whether a request of such a class would not be sent now, since the upstream as a whole does badly, and
-// for how long about.
+// for how long about. Early refreshes give way whenever anybody queues (R26).
 func (u *Upstream) Spares(class policy.Class) (after time.Duration, spared bool) {
+	if class == policy.EarlyWaits && u.limit.queued.Load() > 0 {
+		return 0, true
+	}
 	return u.circuit.spares(class)
 }
 
