@@ -161,22 +161,24 @@ func client(c *cobra.Command) func() (admin.Client, error) {
 }
 
 func purgeCommand() *cobra.Command {
-	c := &cobra.Command{Use: "purge URL", Short: "Forget a page: every variant, on every replica", Args: cobra.ExactArgs(1),
-		Example: "  weir purge http://www.example.com/catalogue/1\n  WEIR_ADMIN_TOKEN=secret weir purge --admin 10.0.0.7:8081 --soft https://www.example.com/"}
-	replica := client(c)
-	soft := c.Flags().Bool("soft", false, "keep it as stale: it may be served while it is refreshed, as grace allows")
+	c := &cobra.Command{Use: "purge [URL]", Short: "Forget a page, or all that a flag names: every variant, on every replica", Args: cobra.MaximumNArgs(1),
+		Example: "  weir purge http://www.example.com/catalogue/1\n  weir purge --soft --tag red\n  WEIR_ADMIN_TOKEN=secret weir purge --admin 10.0.0.7:8081 --prefix www.example.com/catalogue/"}
+	replica, o, f := client(c), admin.Order{}, c.Flags()
+	f.BoolVar(&o.Soft, "soft", false, "keep it as stale: it may be served while it is refreshed, as grace allows")
+	f.StringVar(&o.Tag, "tag", "", "what the upstream gave this `tag`")
+	f.StringVar(&o.Prefix, "prefix", "", "`urls` that begin so, by http and https")
+	f.StringVar(&o.Host, "host", "", "a whole `host`")
+	f.StringVar(&o.Route, "route", "", "what came by the route of this `name`")
+	f.BoolVar(&o.All, "all", false, "everything")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		ask, err := replica()
 		if err != nil {
 			return err
 		}
-		mode := store.Hard
-		if *soft {
-			mode = store.Soft
-		}
-		purged, err := ask.Purge(c.Context(), args[0], mode)
+		o.URL = strings.Join(args, "")
+		purged, err := ask.Purge(c.Context(), o)
 		if err == nil {
-			fmt.Fprintf(c.OutOrStdout(), "purged %s (entries: %s; replicas that confirmed it: %d)\n", args[0], estimate(purged), purged.Replicas)
+			fmt.Fprintf(c.OutOrStdout(), "purged %s (entries: %s; replicas that confirmed it: %d)\n", o, estimate(purged), purged.Replicas)
 		}
 		return err
 	}

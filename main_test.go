@@ -132,7 +132,7 @@ func TestWhatIsRefusedSaysWhatToDo(t *testing.T) {
 		"serv":                                `unknown command "serv" for "weir"`,
 		"serve --upstream":                    "flag needs an argument: --upstream",
 		"serve extra":                         `unknown command "extra" for "weir serve"`,
-		"purge":                               "accepts 1 arg(s), received 0",
+		"purge":                               "name exactly one of url, tag, prefix, host, route and all",
 		"check --config absent.yaml":          "absent.yaml: cannot be read: no such file or directory",
 		"config --ttl 5m":                     "--ttl: belongs to --upstream; without it, write ttl in the file",
 		"healthcheck --admin 127.0.0.1:1":     "is weir running there, and is that its admin.listen?",

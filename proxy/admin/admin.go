@@ -14,6 +14,8 @@ import (
 type Handler interface {
 	// Purge covers every form of a URL on every replica. policy.ErrNoPage: no route serves it.
 	Purge(ctx context.Context, rawURL string, mode store.Mode) (store.Purged, error)
+	// PurgeRoute covers what a route has brought. policy.ErrNoRoute: there is none of that name.
+	PurgeRoute(ctx context.Context, route string, mode store.Mode) (store.Purged, error)
 	// Explain answers what would happen to a request, and why, without doing it.
 	Explain(r *http.Request) (policy.Plan, policy.Decision, error)
 	Gauges() proxy.Gauges

@@ -44,6 +44,10 @@ func (h *house) Purge(_ context.Context, rawURL string, mode store.Mode) (store.
 	return h.note("%s %s", modes[mode], rawURL)
 }
 
+func (h *house) PurgeRoute(_ context.Context, route string, mode store.Mode) (store.Purged, error) {
+	return h.note("%s route %s", modes[mode], route)
+}
+
 func (h *house) Explain(r *http.Request) (policy.Plan, policy.Decision, error) { return h.explain(r) }
 
 func (h *house) Gauges() proxy.Gauges {

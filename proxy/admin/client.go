@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -36,12 +35,12 @@ func (c Client) Ready(ctx context.Context) error {
 	return c.ask(r, nil)
 }
 
-// Purge covers every form of a URL, on every replica.
-func (c Client) Purge(ctx context.Context, rawURL string, mode store.Mode) (store.Purged, error) {
-	if mode == store.MustValidate {
-		return store.Purged{}, errors.New("a purge by hand is hard or soft")
+// Purge covers what the order names, on every replica.
+func (c Client) Purge(ctx context.Context, o Order) (store.Purged, error) {
+	if err := o.check(); err != nil {
+		return store.Purged{}, err
 	}
-	body, err := json.Marshal(order{URL: rawURL, Soft: mode == store.Soft})
+	body, err := json.Marshal(o)
 	if err != nil {
 		return store.Purged{}, err
 	}

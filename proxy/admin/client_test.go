@@ -21,27 +21,27 @@ func serve(t *testing.T, h http.Handler) Client {
 func TestClientPurges(t *testing.T) {
 	h := &house{purged: store.Purged{Estimate: 3, Replicas: 2}}
 	c := serve(t, New(h.options(local)))
-	got, err := c.Purge(t.Context(), "https://example.com/a", store.Soft)
+	got, err := c.Purge(t.Context(), Order{URL: "https://example.com/a", Soft: true})
 	if err != nil || got != h.purged || h.asked[0] != "soft https://example.com/a" {
 		t.Errorf("%+v, %v, asked %q", got, err, h.asked)
 	}
 	h.purged.Estimate = -1
-	if got, err := c.Purge(t.Context(), "https://example.com/a", store.Hard); err != nil || got != h.purged || h.asked[1] != "hard https://example.com/a" {
+	if got, err := c.Purge(t.Context(), Order{Route: "all"}); err != nil || got != h.purged || h.asked[1] != "hard route all" {
 		t.Errorf("%+v, %v, asked %q", got, err, h.asked)
 	}
-	if _, err := c.Purge(t.Context(), "https://example.com/a", store.MustValidate); err == nil || len(h.asked) != 2 {
-		t.Errorf("%v, asked %q: there is no such purge by hand", err, h.asked)
+	if _, err := c.Purge(t.Context(), Order{Host: "example.com", Tag: "a"}); err == nil || len(h.asked) != 2 {
+		t.Errorf("%v, asked %q: an order names one thing", err, h.asked)
 	}
 }
 
 func TestClientSendsItsToken(t *testing.T) {
 	h := &house{}
 	c := serve(t, New(h.options(Config{Listen: ":8081", Token: "s3cret"})))
-	if _, err := c.Purge(t.Context(), "https://example.com/", store.Hard); err == nil || !strings.Contains(err.Error(), "WEIR_ADMIN_TOKEN") {
+	if _, err := c.Purge(t.Context(), Order{URL: "https://example.com/"}); err == nil || !strings.Contains(err.Error(), "WEIR_ADMIN_TOKEN") {
 		t.Errorf("without the token: %v", err)
 	}
 	c.Token = "s3cret"
-	if _, err := c.Purge(t.Context(), "https://example.com/", store.Hard); err != nil {
+	if _, err := c.Purge(t.Context(), Order{URL: "https://example.com/"}); err != nil {
 		t.Error(err)
 	}
 }

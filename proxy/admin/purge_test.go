@@ -28,6 +28,14 @@ func TestPurge(t *testing.T) {
 			"soft http://example.com/", `{"entries":0,"replicas":1,"soft":true}`},
 		{"an unknown number", ` {"all":true}` + "\n", store.Purged{Estimate: -1, Replicas: 2},
 			"hard {Page: Tag: Prefix: Host: Route: All:true}", `{"entries":null,"replicas":2,"soft":false}`},
+		{"a tag", `{"tag":"a b"}`, store.Purged{Estimate: -1, Replicas: 2},
+			"hard {Page: Tag:a b Prefix: Host: Route: All:false}", `{"entries":null,"replicas":2,"soft":false}`},
+		{"a prefix", `{"prefix":"https://EXAMPLE.com/a","soft":true}`, store.Purged{Estimate: -1, Replicas: 1},
+			"soft {Page: Tag: Prefix:example.com/a Host: Route: All:false}", `{"entries":null,"replicas":1,"soft":true}`},
+		{"a host", `{"host":"Example.com"}`, store.Purged{Estimate: -1, Replicas: 1},
+			"hard {Page: Tag: Prefix: Host:example.com Route: All:false}", `{"entries":null,"replicas":1,"soft":false}`},
+		{"a route", `{"route":"all","soft":true}`, store.Purged{Estimate: -1, Replicas: 1},
+			"soft route all", `{"entries":null,"replicas":1,"soft":true}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &house{purged: c.purged}
@@ -60,10 +68,9 @@ func TestPurgeRefused(t *testing.T) {
 		{"no URL", `{"url":"http://exa mple/"}`, 400, "https://"},
 		{"another scheme", `{"url":"ftp://example.com/"}`, 400, "https://"},
 		{"too much", `{"url":"https://example.com/` + strings.Repeat("a", maxOrder) + `"}`, 413, "65536"},
-		{"by tag", `{"tag":"a"}`, 501, "by url"},
-		{"by prefix", `{"prefix":"https://example.com/a"}`, 501, "by url"},
-		{"by host", `{"host":"example.com"}`, 501, "by url"},
-		{"by route", `{"route":"all","soft":true}`, 501, "by url"},
+		{"a prefix with a star", `{"prefix":"https://example.com/*"}`, 400, "without a star"},
+		{"a prefix without a host", `{"prefix":"/a"}`, 400, "write a host"},
+		{"a host with a port", `{"host":"example.com:80"}`, 400, "without scheme, port or path"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &house{}
@@ -90,6 +97,8 @@ func TestPurgeFails(t *testing.T) {
 		h := &house{fault: c.fault}
 		isProblem(t, ask(New(h.options(local)), "POST", "/api/purge", `{"url":"https://example.com/"}`), c.status, c.detail)
 	}
+	h := &house{fault: fmt.Errorf("purge: %w", policy.ErrNoRoute)}
+	isProblem(t, ask(New(h.options(local)), "POST", "/api/purge", `{"route":"al"}`), 404, "no route is called al")
 }
 
 // B132: before the first request, twice, many at once, with the store away: an answer each, and no panic.
@@ -160,8 +169,8 @@ func FuzzOrder(f *testing.F) {
 		}
 		o.Soft = false
 		named := 0
-		for _, alone := range []order{{URL: o.URL}, {Tag: o.Tag}, {Prefix: o.Prefix}, {Host: o.Host}, {Route: o.Route}, {All: o.All}} {
-			if alone != (order{}) {
+		for _, alone := range []Order{{URL: o.URL}, {Tag: o.Tag}, {Prefix: o.Prefix}, {Host: o.Host}, {Route: o.Route}, {All: o.All}} {
+			if alone != (Order{}) {
 				named++
 			}
 		}
