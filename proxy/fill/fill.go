@@ -209,9 +209,7 @@ func (f *Fill) fail(err error, fault policy.Fault) step {
 		f.report.End = Lapsed
 	}
 	f.spool.End(err)
-	if f.lease != nil && !f.ended {
-		f.release(f.failure(fault))
-	}
+	f.giveUp(fault)
 	if !f.published() {
 		f.publish(Result{Fault: &fault, Err: err})
 	}

@@ -11,20 +11,27 @@ import (
 
 // dismiss ends the lease at the head of an answer that is not kept, so that other replicas are as free as those
 // aboard: nobody waits for a body that is not theirs.
-func (f *Fill) dismiss(adm policy.Admission, fault *policy.Fault) {
+func (f *Fill) dismiss(adm policy.Admission) {
 	if adm.Private {
 		defer f.table.remove(f)
 	}
-	if f.lease == nil {
+	if f.lease == nil || f.ended {
 		return
 	}
 	switch {
-	case fault != nil:
-		f.release(f.failure(*fault))
 	case adm.Mark > 0:
 		f.commit(store.Write{Key: f.lease.Key, Entry: f.marker(adm), Keep: adm.Mark})
 	default:
 		f.release(store.Outcome{End: store.Lapsed})
+	}
+}
+
+// giveUp ends a fill for all who come later: they ask for themselves (R23), and find neither it nor its lease. It is
+// called before those aboard learn of the failure, so that none of them comes too early.
+func (f *Fill) giveUp(fault policy.Fault) {
+	f.table.remove(f)
+	if f.lease != nil && !f.ended {
+		f.release(f.failure(fault))
 	}
 }
 

@@ -240,10 +240,11 @@ func (f *Fill) answer(res policy.Response) step {
 	}
 	if r.Fault != nil {
 		f.report.End = Failed
+		f.giveUp(*r.Fault)
 	}
 	f.publish(r)
 	if adm.Keep == 0 {
-		f.dismiss(adm, r.Fault)
+		f.dismiss(adm)
 	}
 	return stream
 }
