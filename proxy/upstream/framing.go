@@ -64,7 +64,7 @@ func (f *framed) Read(p []byte) (int, error) {
 		f.part = append(f.part, p[:n]...)
 		f.advance()
 		if err != nil || len(f.part) > maxHead {
-			f.ready, f.part = append(f.ready, f.part...), nil // net/http tells what is wrong with it
+			f.ready, f.part, f.seen = append(f.ready, f.part...), nil, 0 // net/http tells what is wrong with it
 			if len(f.ready) == 0 {
 				return 0, err
 			}
@@ -93,7 +93,7 @@ func (f *framed) advance() {
 		f.due.Store(isInterim(head))
 		f.ready = append(f.ready, judged(head)...)
 	}
-	f.ready, f.part = append(f.ready, f.part...), nil
+	f.ready, f.part, f.seen = append(f.ready, f.part...), nil, 0
 }
 
 // headEnd is where the first empty line from i on ends; -1: it has not come.
