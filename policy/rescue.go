@@ -68,16 +68,10 @@ const (
 	longestRetry = time.Hour
 )
 
-// Pause is how long the upstream is spared after a page has failed that often in a row, where a stale copy can stand in
-// (R23). It ends no sooner than the upstream's own Retry-After; the dice lengthen it by up to a quarter, so that pages
-// that failed together do not come back together.
-func Pause(f Fault, times int, dice float64) time.Duration {
-	d := firstPause
-	for i := 1; i < times && d < longestPause; i++ {
-		d *= 2
-	}
-	d = max(min(d, longestPause), min(f.RetryAfter, longestRetry))
-	return d + time.Duration(dice*float64(d/4))
+// Pause is how long the upstream is spared after a page has failed, where a stale copy can stand in (R23); last is how
+// long it was after the failure before, 0 when there was none. It ends no sooner than the upstream's own Retry-After.
+func Pause(f Fault, last time.Duration) time.Duration {
+	return max(firstPause, min(2*last, longestPause), min(f.RetryAfter, longestRetry))
 }
 
 // FaultReason says of a failure what an exchange that met it reports.

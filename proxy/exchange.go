@@ -40,7 +40,8 @@ type exchange struct {
 	fault  policy.Fault
 	// despite: a remembered failure was no help, so the upstream is asked all the same (R23).
 	despite bool
-	over    string // the token of a holder that is gone (R14)
+	paused  time.Duration // for which that failure spares it
+	over    string        // the token of a holder that is gone (R14)
 
 	report Report
 }

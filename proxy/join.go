@@ -99,7 +99,7 @@ func (x *exchange) failedBefore(fault policy.Fault) *state {
 	if fault.Kind == policy.Spared {
 		return rescue() // nor would it be asked for this exchange
 	}
-	x.despite = true
+	x.despite, x.paused = true, fault.RetryAfter
 	return join()
 }
 

@@ -83,6 +83,6 @@ func (x *exchange) ask(why fill.Why) fill.Ask {
 	}
 	return fill.Ask{
 		Policy: x.policy, Plan: plan, Arrived: x.arrived, Prior: x.entry, Why: why,
-		Despite: x.despite, Over: x.over, Awaited: x.awaited.taken, Later: x.awaited.later,
+		Despite: x.despite, Paused: x.paused, Over: x.over, Awaited: x.awaited.taken, Later: x.awaited.later,
 	}
 }

@@ -72,7 +72,7 @@ type Outcome struct {
 	End      End
 	Fault    policy.Fault  // of Failed
 	Remember time.Duration // of Failed: how long the failure is remembered (R23)
-	Times    int           // of Failed: how often in a row, over one and the same copy; 0: the store does not carry it
+	Since    time.Time     // of Failed: when, by this process's clock; zero where Remember is what is left of it
 	Taken    uint64        // of Filled: the lease's, which is the entry's Leased
 }
 
@@ -107,10 +107,10 @@ type Purged struct {
 type EventKind uint8
 
 const (
-	Replaced   EventKind = iota // Key holds something else by now
-	PurgedNote                  // a purge: Selector and Mode
+	Replaced   EventKind = iota // Key holds something else by now: At is its Leased
+	PurgedNote                  // a purge: Selector, Mode, and At, its date
 	Silence                     // the line is broken: what was heard may be incomplete
-	Healed                      // the line is back
+	Healed                      // the line is whole
 )
 
 // Event is what Watch reports.
@@ -119,7 +119,7 @@ type Event struct {
 	Key      policy.Key
 	Selector policy.Selector
 	Mode     Mode
-	At       uint64 // of a purge: its date, to be compared with Leased and Taken
+	At       uint64 // store time, to be compared with Leased and Taken
 }
 
 // The three ways a store fails. All come wrapped with the verb and the key.
@@ -128,6 +128,12 @@ var (
 	ErrReadOnly    = errors.New("store refuses writes")
 	ErrUnavailable = errors.New("store unavailable")
 )
+
+// Clock tells a store's time, which dates leases and notes (R18).
+type Clock interface {
+	Now() uint64             // µs
+	Moment(uint64) time.Time // as this process's own clock tells it
+}
 
 // Store keeps entries and gives the right to fill them. doc.go is the contract; storetest is its proof.
 // There is no Put: whoever writes holds a lease.
@@ -146,7 +152,8 @@ type Store interface {
 	Await(ctx context.Context, key policy.Key, token string) (Outcome, error)
 	// Purge covers what is stored, and revokes what is leased, under the selector.
 	Purge(ctx context.Context, sel policy.Selector, mode Mode) (Purged, error)
-	// Watch reports replacements and purges until ctx ends; obey returns once the replica has obeyed (R11).
+	// Watch reports replacements and purges until ctx ends; obey returns once the replica has obeyed (R11). The first
+	// that is reported is how the line is: Healed, or Silence.
 	Watch(ctx context.Context, obey func(Event)) error
 	// Check reports whether the store can be used.
 	Check(ctx context.Context) error

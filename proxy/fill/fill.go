@@ -22,9 +22,11 @@ type Ask struct {
 	Arrived uint64       // its place in the table's order of arrivals and departures (R3)
 	Prior   *store.Entry // what it has found under the plan's key; nil: nothing
 	Why     Why
-	Look    bool   // only look, and find out who fills: no lease is wanted
-	Despite bool   // a remembered failure does not stand in the way (R23)
-	Over    string // the token of a holder that is gone: the lease is taken from it
+	Look    bool // only look, and find out who fills: no lease is wanted
+	Despite bool // a remembered failure does not stand in the way (R23)
+	// Paused is how long the upstream was spared when it failed last; 0: nothing is remembered of that.
+	Paused time.Duration
+	Over   string // the token of a holder that is gone: the lease is taken from it
 	// Awaited is the Leased of what a lease that the exchange waited for has brought; 0: it waited for none.
 	// Later: that lease began after the exchange arrived (R3).
 	Awaited uint64

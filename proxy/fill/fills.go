@@ -51,7 +51,6 @@ type Table struct {
 	peers    *http.Client
 
 	refreshes refreshes
-	setbacks  setbacks
 }
 
 // NewTable makes a Table; Drain ends it.
@@ -156,11 +155,16 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 	want := t.want(ask)
 	defer t.asks(want.Token)()
 	got, err := t.options.Store.Take(t.ctx, ask.Plan.Key, want)
+	if f := got.Failed; err == nil && f != nil {
+		if ask.Paused = f.Fault.RetryAfter; !pauses(*f) {
+			want.Despite = true
+			got, err = t.options.Store.Take(t.ctx, ask.Plan.Key, want)
+		}
+	}
 	if err == nil || got.Entry != nil {
 		ask.Prior = got.Entry
 	}
 	taken = Taken{Entry: got.Entry, Failed: got.Failed}
-	t.setbacks.heard(ask.Plan.Key, got.Entry, got.Failed)
 	switch {
 	case err != nil:
 		taken.StoreFault, taken.StoreWhy = "take", policy.StoreUnavailable

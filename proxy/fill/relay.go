@@ -86,7 +86,6 @@ func (f *Fill) heard(err error) step {
 // learn makes known how the holder's fill ended, unless its head came before: then it reports false.
 func (f *Fill) learn(out store.Outcome, gone string) (first bool) {
 	out.Taken = f.held.Taken
-	f.table.setbacks.heard(f.held.Key, f.ask.Prior, &out)
 	f.heading.Do(func() {
 		first = true
 		f.cancel(nil)
