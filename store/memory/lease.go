@@ -15,6 +15,7 @@ const remembered = 10 * time.Second
 type lease struct {
 	store.Lease // as it is told to others: Lost is nil
 	shard       *shard
+	began       time.Time // by this process's clock
 	class       policy.Class
 	lost        chan struct{} // closed when it is revoked or runs out
 	done        chan struct{} // closed when it has ended, whatever way
@@ -87,30 +88,20 @@ func spared(it *item, now time.Time) *store.Outcome {
 
 // grant puts a new lease into the slot.
 func (s *Store) grant(sh *shard, sl *slot, want store.Want) *lease {
+	now := time.Now()
 	if sl.lease != nil {
 		sl.lease.timer.Stop()
 	}
 	l := &lease{
 		Lease: store.Lease{Key: sl.key, Token: want.Token, Holder: want.Holder, Taken: s.stamp()},
-		shard: sh, class: want.Class,
+		shard: sh, began: now, class: want.Class,
 		lost: make(chan struct{}), done: make(chan struct{}),
-		until: time.Now().Add(want.TTL),
+		until: now.Add(want.TTL),
 	}
 	l.timer = time.AfterFunc(want.TTL, func() { sh.due(l) })
 	sl.lease = l
 	sh.held[l] = struct{}{}
 	return l
-}
-
-// stamp is the store's time in µs, strictly increasing.
-func (s *Store) stamp() uint64 {
-	for {
-		last := s.taken.Load()
-		next := max(last+1, uint64(time.Now().UnixMicro()))
-		if s.taken.CompareAndSwap(last, next) {
-			return next
-		}
-	}
 }
 
 // due is the timer's deed.

@@ -38,7 +38,8 @@ type Store struct {
 	shards   [shards]shard
 	queue    queue
 	notes    store.Notes
-	watchers watchers
+	watchers store.Watchers
+	clock    store.Clock
 	taken    atomic.Uint64 // of the last lease
 	waiting  atomic.Int64
 	once     sync.Once
@@ -51,14 +52,17 @@ type Stats struct {
 	Waiting                   int64 // exchanges in Await
 }
 
-// New makes an empty store.
-func New(c Config) *Store {
-	s := &Store{seed: maphash.MakeSeed(), closed: make(chan struct{})}
+// New makes an empty store, which keeps its own time.
+func New(c Config) *Store { return Near(c, local{}) }
+
+// Near makes an empty store for what another one holds, by whose time all is dated.
+func Near(c Config, clock store.Clock) *Store {
+	s := &Store{clock: clock, seed: maphash.MakeSeed(), closed: make(chan struct{})}
 	s.queue.max, s.queue.ghosts.seed = c.MaxSize, s.seed
 	for i := range s.shards {
 		s.shards[i].pages = make(map[string]page)
 		s.shards[i].held = make(map[*lease]struct{})
-		s.shards[i].queue, s.shards[i].notes = &s.queue, &s.notes
+		s.shards[i].queue, s.shards[i].notes, s.shards[i].clock = &s.queue, &s.notes, clock
 	}
 	return s
 }
@@ -80,41 +84,41 @@ func (s *Store) Commit(_ context.Context, held store.Lease, write store.Write) e
 	if write.Key.Primary != held.Key.Primary || write.Variant != nil && write.Sign.Primary != held.Key.Primary {
 		return failed("commit", held.Key, errors.New("the lease is for another page"))
 	}
-	replaced, err := s.commit(held, write)
+	replaced, taken, err := s.commit(held, write)
 	if err != nil {
 		return failed("commit", held.Key, err)
 	}
 	s.evict()
 	if replaced {
-		s.watchers.tell(store.Event{Kind: store.Replaced, Key: write.Key})
+		s.watchers.Tell(store.Event{Kind: store.Replaced, Key: write.Key, At: taken})
 	}
 	return nil
 }
 
-// commit is Commit under the shard's lock.
-func (s *Store) commit(held store.Lease, write store.Write) (replaced bool, err error) {
+// commit is Commit under the shard's lock: what it replaced, and when its lease was taken.
+func (s *Store) commit(held store.Lease, write store.Write) (replaced bool, taken uint64, err error) {
 	sh, now := s.shard(held.Key), time.Now()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l := sh.lease(held.Key, held.Token)
 	if l == nil {
-		return false, store.ErrLost
+		return false, 0, store.ErrLost
 	}
 	puts := sh.puts(l, write, now) // and what is there is held to the notes, which may end the lease
 	switch {
 	case l.ended && l.committed:
-		return false, nil // the same commit, come again
+		return false, 0, nil // the same commit, come again
 	case l.ended:
-		return false, store.ErrLost
+		return false, 0, store.ErrLost
 	case s.notes.About(write.Key, &write.Entry.Stored).Newest() >= l.Taken:
 		l.revoke(now) // its tags are known only now
-		return false, store.ErrLost
+		return false, 0, store.ErrLost
 	}
 	l.committed = true
 	for _, p := range puts {
-		if p.size > s.queue.max/largest {
+		if !s.Fits(p.size) {
 			l.end(store.Outcome{End: store.Lapsed}, now)
-			return false, nil
+			return false, 0, nil
 		}
 	}
 	replaced = sh.entry(write.Key, now) != nil
@@ -123,7 +127,7 @@ func (s *Store) commit(held store.Lease, write store.Write) (replaced bool, err 
 	}
 	l.end(store.Outcome{End: store.Filled, Taken: l.Taken}, now)
 	sh.sweep(now)
-	return replaced, nil
+	return replaced, l.Taken, nil
 }
 
 // evict takes out what the queue gives up, until the rest fits. Between the queue's choice and the shard's lock the
@@ -142,6 +146,15 @@ func (s *Store) evict() {
 		}
 		sh.mu.Unlock()
 	}
+}
+
+// Watch tells obey of events until ctx ends or the store is closed. This line never breaks.
+func (s *Store) Watch(ctx context.Context, obey func(store.Event)) error {
+	s.watchers.Watch(ctx, s.closed, store.Watching{Obey: obey, Begin: func() { obey(store.Event{Kind: store.Healed}) }})
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	return fmt.Errorf("watch: %w", s.refused())
 }
 
 // Check reports whether the store is still open.

@@ -20,39 +20,45 @@ func (s *Store) Purge(_ context.Context, sel policy.Selector, mode store.Mode) (
 	if !sel.IsOne() {
 		return store.Purged{}, fmt.Errorf("purge: %+v does not name one thing", sel)
 	}
+	at := s.stamp()
+	n := s.Obey(sel, mode, at)
+	s.watchers.Tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: mode, At: at})
 	// This process is the one replica, and has obeyed when its watchers have.
-	done, at := store.Purged{Estimate: -1, Replicas: 1}, s.stamp()
-	switch {
-	case sel.Page != "":
+	return store.Purged{Estimate: n, Replicas: 1}, nil
+}
+
+// Obey does what a purge of that date asks for, and answers what it covered; -1: that is not known.
+func (s *Store) Obey(sel policy.Selector, mode store.Mode, at uint64) int {
+	if sel.Page != "" {
 		sh := s.shard(policy.Key{Primary: sel.Page})
 		sh.mu.Lock()
-		done.Estimate = sh.purge(sh.pages[sel.Page], mode, time.Now())
-		sh.mu.Unlock()
-	case sel.All:
-		s.note(sel, mode, at)
-		done.Estimate = s.settle()
-	default:
-		s.note(sel, mode, at)
+		defer sh.mu.Unlock()
+		var said store.Said
+		said[mode] = at
+		return sh.purge(sh.pages[sel.Page], said)
 	}
-	s.watchers.tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: mode, At: at})
-	return done, nil
+	s.note(sel, mode, at)
+	if sel.All {
+		return s.settle()
+	}
+	return -1
 }
 
 // purge covers one page's entries and revokes its leases, and counts the entries.
-func (sh *shard) purge(p page, mode store.Mode, now time.Time) (n int) {
+func (sh *shard) purge(p page, said store.Said) (n int) {
 	for _, sl := range p {
-		if sl.lease != nil && !sl.lease.ended {
-			sl.lease.revoke(now)
+		if l := sl.lease; l != nil && !l.ended && l.Taken <= said.Newest() {
+			l.revoke(time.Now())
 		}
-		switch {
-		case sl.item == nil:
+		if sl.item == nil || sl.item.entry.Leased > said.Newest() {
 			continue
-		case mode == store.Hard:
-			sh.drop(sl)
-		default:
-			sl.item.entry = store.Dated(sl.item.entry, mode, now)
 		}
 		n++
+		if e := said.Obeyed(sl.item.entry, sh.moment); e != nil {
+			sl.item.entry = e
+		} else {
+			sh.drop(sl)
+		}
 	}
 	return n
 }
@@ -111,7 +117,7 @@ func (sh *shard) heed(sl *slot) bool {
 	if l := sl.lease; l != nil && !l.ended && l.Taken <= said.Newest() {
 		l.revoke(time.Now())
 	}
-	switch e := said.Obeyed(it.entry, moment); e {
+	switch e := said.Obeyed(it.entry, sh.moment); e {
 	case nil:
 		sh.drop(sl)
 		return true
@@ -132,19 +138,9 @@ func (sh *shard) obeyed(it *item) *store.Entry {
 	if it.heeded.Load() == n {
 		return it.entry
 	}
-	e := sh.notes.About(it.key, &it.entry.Stored).Obeyed(it.entry, moment)
+	e := sh.notes.About(it.key, &it.entry.Stored).Obeyed(it.entry, sh.moment)
 	if e == it.entry {
 		it.heeded.Store(n)
 	}
 	return e
-}
-
-// moment is store time, which is this process's own; but two stamps within a microsecond differ, so that the later may
-// lie ahead.
-func moment(micro uint64) time.Time {
-	at := time.UnixMicro(int64(micro))
-	if now := time.Now(); now.Before(at) {
-		return now
-	}
-	return at
 }

@@ -19,6 +19,7 @@ type shard struct {
 	held  map[*lease]struct{} // not ended yet
 	queue *queue
 	notes *store.Notes
+	clock store.Clock
 }
 
 // page holds a page's variants by Key.Variant, its own key's among them.
@@ -37,6 +38,7 @@ type item struct {
 	key    policy.Key
 	entry  *store.Entry
 	until  time.Time     // it is kept
+	asOf   time.Time     // it was known to be the latest
 	heeded atomic.Uint64 // so many notes have left the entry as it is
 	// failed is remembered until failedUntil, and then stands in the way of a lease (R23).
 	failed      *store.Outcome
@@ -47,6 +49,7 @@ type item struct {
 type put struct {
 	entry *store.Entry
 	until time.Time
+	asOf  time.Time
 	size  int64
 }
 
@@ -110,12 +113,12 @@ func (sh *shard) drop(sl *slot) {
 func (sh *shard) put(p put) {
 	sl := sh.need(p.entry.Key)
 	if sl.item == nil {
-		sl.item = &item{key: p.entry.Key, entry: p.entry, until: p.until}
+		sl.item = &item{key: p.entry.Key, entry: p.entry, until: p.until, asOf: p.asOf}
 		sh.queue.admit(sl.item, p.size)
 		return
 	}
 	it := sl.item
-	it.entry, it.until, it.failed = p.entry, p.until, nil
+	it.entry, it.until, it.asOf, it.failed = p.entry, p.until, p.asOf, nil
 	it.heeded.Store(0) // a note that came since the lease was compared is still to be heeded
 	sh.queue.renew(it, p.size)
 }
@@ -133,7 +136,7 @@ func (sh *shard) puts(l *lease, write store.Write, now time.Time) []put {
 		puts = append(puts, sh.sign(l, write, now))
 	}
 	for i := range puts {
-		puts[i].size = footprint(puts[i].entry)
+		puts[i].size, puts[i].asOf = footprint(puts[i].entry), l.began
 	}
 	return puts
 }

@@ -77,14 +77,16 @@ type bell struct {
 	id    string // this replica's
 	next  atomic.Uint64
 
-	mu       sync.Mutex
-	waiters  map[*waiter]struct{}
-	watchers map[*watcher]struct{}
-	acks     map[uint64]chan struct{} // of our own purges under way
-	numbers  map[string]int64         // the last ring heard, by counter
-	up       bool
-	broke    error         // why the line was last broken; nil before the first try
-	tried    chan struct{} // closes when the first try has ended, either way
+	watchers store.Watchers
+	telling  sync.Mutex // how the line is: what is told last is so. Taken before mu
+
+	mu      sync.Mutex
+	waiters map[*waiter]struct{}
+	acks    map[uint64]chan struct{} // of our own purges under way
+	numbers map[string]int64         // the last ring heard, by counter
+	up      bool
+	broke   error         // why the line was last broken; nil before the first try
+	tried   chan struct{} // closes when the first try has ended, either way
 }
 
 // waiter is one Await.
@@ -95,13 +97,11 @@ type waiter struct {
 	look  chan struct{}      // something happened to the page, or to the line
 }
 
-type watcher struct{ obey func(store.Event) }
-
 func newBell(s *Store, id string) *bell {
 	return &bell{
 		store: s, id: id,
-		waiters: make(map[*waiter]struct{}), watchers: make(map[*watcher]struct{}),
-		acks: make(map[uint64]chan struct{}), numbers: make(map[string]int64), tried: make(chan struct{}),
+		waiters: make(map[*waiter]struct{}), acks: make(map[uint64]chan struct{}),
+		numbers: make(map[string]int64), tried: make(chan struct{}),
 	}
 }
 
@@ -184,24 +184,44 @@ func (b *bell) line(ctx context.Context) error {
 
 // broken: what was heard may be incomplete from now on, so whoever waits looks, and watchers are told.
 func (b *bell) broken(err error) {
+	b.telling.Lock()
+	defer b.telling.Unlock()
 	b.mu.Lock()
 	was := b.up
 	b.up, b.broke = false, err
 	b.firstTry()
 	b.mu.Unlock()
 	if was {
-		b.tell(store.Event{Kind: store.Silence})
+		b.watchers.Tell(store.Event{Kind: store.Silence})
 		b.look(func(*waiter) bool { return true })
 	}
 }
 
 func (b *bell) healed() {
+	b.telling.Lock()
+	defer b.telling.Unlock()
 	b.mu.Lock()
 	b.up, b.broke, b.numbers = true, nil, make(map[string]int64)
 	b.firstTry()
 	b.mu.Unlock()
-	b.tell(store.Event{Kind: store.Healed})
+	b.watchers.Tell(store.Event{Kind: store.Healed})
 	b.look(func(*waiter) bool { return true })
+}
+
+// lost: a ring was not heard. That is as if the line had been broken, and is whole again.
+func (b *bell) lost() {
+	b.telling.Lock()
+	defer b.telling.Unlock()
+	b.watchers.Tell(store.Event{Kind: store.Silence})
+	b.watchers.Tell(store.Event{Kind: store.Healed})
+	b.look(func(*waiter) bool { return true })
+}
+
+// hears reports whether the line is whole.
+func (b *bell) hears() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.up
 }
 
 func (b *bell) firstTry() {
@@ -229,9 +249,7 @@ func (b *bell) hear(payload string) {
 		return
 	}
 	if b.gap(part[1], number) {
-		b.tell(store.Event{Kind: store.Silence})
-		b.tell(store.Event{Kind: store.Healed})
-		b.look(func(*waiter) bool { return true })
+		b.lost()
 	}
 	if m.Token != "" {
 		out := parseOutcome(part[4])
@@ -242,7 +260,7 @@ func (b *bell) hear(payload string) {
 	}
 	if part[5] == "1" {
 		for _, k := range m.Keys {
-			b.tell(store.Event{Kind: store.Replaced, Key: k.key()})
+			b.watchers.Tell(store.Event{Kind: store.Replaced, Key: k.key(), At: at})
 		}
 	}
 	if m.Purge != nil {
@@ -299,7 +317,7 @@ func (b *bell) purged(from string, p purgeNote, at uint64) {
 		return h.taken <= at && store.Covers(sel, h.key, nil)
 	})
 	b.look(func(w *waiter) bool { return store.Covers(sel, w.key, nil) })
-	b.tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: p.Mode, At: at})
+	b.watchers.Tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: p.Mode, At: at})
 	s := b.store
 	s.spawn(func() {
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)
@@ -307,18 +325,6 @@ func (b *bell) purged(from string, p purgeNote, at uint64) {
 		// Unheard it costs the purger its patience, no more.
 		_ = s.client.Publish(ctx, s.replica(from), "B1||0|0||0|"+string(b.message(message{Ack: p.ID}))).Err()
 	})
-}
-
-func (b *bell) tell(e store.Event) {
-	b.mu.Lock()
-	watchers := make([]*watcher, 0, len(b.watchers))
-	for w := range b.watchers {
-		watchers = append(watchers, w)
-	}
-	b.mu.Unlock()
-	for _, w := range watchers {
-		w.obey(e)
-	}
 }
 
 func (b *bell) acknowledged(id uint64) {
@@ -346,21 +352,19 @@ func (b *bell) expected(id uint64) {
 	delete(b.acks, id)
 }
 
-// Watch tells obey what replicas do, this one included, until ctx ends.
+// Watch tells obey how the line is, and what replicas do, this one included, until ctx ends.
 func (s *Store) Watch(ctx context.Context, obey func(store.Event)) error {
-	w := &watcher{obey: obey}
-	s.bell.mu.Lock()
-	s.bell.watchers[w] = struct{}{}
-	s.bell.mu.Unlock()
-	defer func() {
-		s.bell.mu.Lock()
-		defer s.bell.mu.Unlock()
-		delete(s.bell.watchers, w)
-	}()
-	select {
-	case <-ctx.Done():
-		return fmt.Errorf("watch: %w", ctx.Err())
-	case <-s.life.Done():
-		return fmt.Errorf("watch: %w: closed", store.ErrUnavailable)
+	s.bell.watchers.Watch(ctx, s.life.Done(), store.Watching{Obey: obey, Begin: func() {
+		s.bell.telling.Lock()
+		defer s.bell.telling.Unlock()
+		if s.bell.hears() {
+			obey(store.Event{Kind: store.Healed})
+		} else {
+			obey(store.Event{Kind: store.Silence})
+		}
+	}})
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("watch: %w", err)
 	}
+	return fmt.Errorf("watch: %w: closed", store.ErrUnavailable)
 }

@@ -52,11 +52,8 @@ func (b *bench) watch() *hearing {
 		})
 	}()
 	b.Cleanup(func() { stop(); <-done })
-	eventually(b, "it watches", func() bool {
-		b.bell.mu.Lock()
-		defer b.bell.mu.Unlock()
-		return len(b.bell.watchers) > 0
-	})
+	eventually(b, "it watches", func() bool { return h.has(store.Event{Kind: store.Healed}) })
+	h.forget()
 	return h
 }
 
@@ -67,7 +64,7 @@ func TestDeafReplica(t *testing.T) {
 	// From here on nobody may publish, or subscribe anew, and the subscriptions there are end.
 	b.must(b.raw.Do(ctx, "acl", "setuser", "default", "resetchannels").Err())
 	b.must(b.raw.Do(ctx, "client", "kill", "type", "pubsub").Err())
-	eventually(t, "the bell is silent", func() bool { return !b.hears() })
+	eventually(t, "the bell is silent", func() bool { return !b.bell.hears() })
 	for name, end := range map[string]func(l store.Lease) error{
 		"filled": func(l store.Lease) error { return b.Commit(ctx, l, write(l.Key, answer("one", -time.Second))) },
 		"failed": func(l store.Lease) error {

@@ -51,6 +51,12 @@ func (c *clock) micros(t time.Time) int64 {
 // local is a moment in store time as this replica's clock tells it.
 func (c *clock) local(micros int64) time.Time { return time.UnixMicro(micros).Add(-c.difference()) }
 
+// Now is the store's time as far as this replica knows it, whether Redis answers or not.
+func (s *Store) Now() uint64 { return uint64(s.clock.micros(time.Now())) }
+
+// Moment is a moment of the store's time as this replica's clock tells it.
+func (s *Store) Moment(micros uint64) time.Time { return s.clock.local(int64(micros)) }
+
 // toStore is s with its absolute times in store time.
 func (c *clock) toStore(s policy.Stored) policy.Stored { return s.Shift(c.difference()) }
 

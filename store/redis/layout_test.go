@@ -155,7 +155,7 @@ func TestSentinel(t *testing.T) {
 		got, err := b.Take(ctx, page("y"), want("t2"))
 		return err == nil && got.Lease != nil
 	})
-	eventually(t, "the bell is heard", b.hears)
+	eventually(t, "the bell is heard", b.bell.hears)
 	b.seed(page("z"), "two", long)
 	b.holds(page("z"), "two")
 }

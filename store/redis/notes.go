@@ -30,7 +30,7 @@ func (s *Store) Purge(ctx context.Context, sel policy.Selector, mode store.Mode)
 	done, err := write(ctx, p)
 	if err != nil {
 		// It may have come to be written all the same: then it is dated twice.
-		s.recent.add(past{sel: sel, mode: mode, at: uint64(s.clock.micros(time.Now()))})
+		s.recent.add(past{sel: sel, mode: mode, at: s.Now()})
 		return store.Purged{}, fmt.Errorf("purge %+v: %w", sel, err)
 	}
 	return store.Purged{Estimate: done.estimate, Replicas: s.replied(ctx, acks, done.heard)}, nil

@@ -101,14 +101,8 @@ func (s *server) open(t testing.TB, c Config) *Store {
 	t.Cleanup(func() { _ = st.Close() })
 	// Under the race detector two cores are slow: what a purge waits for is shown, how long it has the patience is not.
 	st.replies = 10 * time.Second
-	eventually(t, "the bell is heard", st.hears)
+	eventually(t, "the bell is heard", st.bell.hears)
 	return st
-}
-
-func (s *Store) hears() bool {
-	s.bell.mu.Lock()
-	defer s.bell.mu.Unlock()
-	return s.bell.up
 }
 
 func eventually(t testing.TB, what string, ok func() bool) {

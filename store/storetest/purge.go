@@ -113,6 +113,13 @@ func purgeChecks() []check {
 			}
 		}},
 		{"watchers on both replicas hear of purges before it returns", watchersHear},
+		{"a watcher is told first how the line is", func(c *bench) {
+			for _, s := range []Store{c.a, c.b} {
+				if first := c.watch(s).all()[0]; first != (store.Event{Kind: store.Healed}) {
+					c.Errorf("told first: %+v", first)
+				}
+			}
+		}},
 		{"watchers hear of replacements", func(c *bench) {
 			c.seed(page("x"), "one", -time.Second)
 			heard := c.watch(c.b)
@@ -120,7 +127,7 @@ func purgeChecks() []check {
 			c.commit(c.a, l, write(page("x"), answer("two", long)))
 			until(c, "the other replica has heard", func() bool {
 				return slices.ContainsFunc(heard.all(), func(e store.Event) bool {
-					return e.Kind == store.Replaced && e.Key == page("x")
+					return e.Kind == store.Replaced && e.Key == page("x") && e.At == l.Taken
 				})
 			})
 		}},
