@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"weir/policy"
 	"weir/proxy/upstream"
+	"weir/store"
 )
 
 // fails is an upstream that gives no answer.
@@ -321,10 +323,25 @@ func TestStatusesHaveTheirTerms(t *testing.T) {
 	})
 }
 
+// lessor counts the leases that were granted.
+type lessor struct {
+	store.Store
+	granted *int
+}
+
+func (l lessor) Take(ctx context.Context, key policy.Key, want store.Want) (store.Taken, error) {
+	taken, err := l.Store.Take(ctx, key, want)
+	if taken.Lease != nil {
+		*l.granted++
+	}
+	return taken, err
+}
+
 // While the upstream cannot be reached, whoever has a copy to stand in is answered at once, and nobody asks but one
 // request a second that tries; without one the answer is 503, and when to come again.
 func TestUpstreamDown(t *testing.T) {
-	inWorld(t, setup{}, func(w *world) {
+	leases := 0
+	inWorld(t, setup{store: func(s store.Store) store.Store { return lessor{s, &leases} }}, func(w *world) {
 		w.up.on("/p", respond(200, "Cache-Control: max-age=60"))
 		w.get("/p")
 		time.Sleep(61 * time.Second)
@@ -336,6 +353,7 @@ func TestUpstreamDown(t *testing.T) {
 		if s := w.replicas[0].upstreams["api"].Stats(); s.Health != "down" {
 			t.Fatalf("%+v", s)
 		}
+		before := leases
 		for range 10 {
 			r := w.get("/p")
 			w.want("stale", r, 200, "v1", "fwd=stale; detail=upstream-sick")
@@ -352,6 +370,9 @@ func TestUpstreamDown(t *testing.T) {
 		}
 		w.asked("/a", 1)
 		w.asked("/p", 1)
+		if leases != before {
+			t.Errorf("%d leases were of no use", leases-before)
+		}
 		time.Sleep(2 * time.Second)
 		w.up.on("/a", respond(200, "Cache-Control: max-age=60"))
 		w.want("it tries, and is well", w.get("/a"), 200, "v2", "stored")

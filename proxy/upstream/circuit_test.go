@@ -169,6 +169,32 @@ func TestSick(t *testing.T) {
 	}
 }
 
+// While one tries, what others meet with decides nothing.
+func TestOneTries(t *testing.T) {
+	inBubble(t, func(p *patient) {
+		p.code = 500
+		for i := range sampled {
+			_ = p.ask(policy.ClientWaits, fmt.Sprint(i))
+		}
+		time.Sleep(later)
+		tries, err := p.Enter(p.t.Context(), policy.StaleWaits)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.code = 200
+		for range 3 {
+			p.spared(policy.ClientWaits, false)
+			p.spared(policy.ErrorWaits, true)
+		}
+		p.is("sick")
+		p.code = 500
+		_, _ = tries.Do(httptest.NewRequestWithContext(p.t.Context(), "GET", "http://upstream.test/", nil))
+		tries.Leave()
+		p.is("sick")
+		p.spared(policy.ErrorWaits, true)
+	})
+}
+
 // One page that is broken says nothing of the upstream, nor does what clients' own requests meet with, nor what was
 // given up; and half of the pages must fail.
 func TestNotSick(t *testing.T) {
