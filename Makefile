@@ -21,12 +21,14 @@ lint:
 	$(GO) vet ./...
 	$(GO) tool staticcheck ./...
 
-# Each fuzz target for FUZZTIME.
+# Each fuzz target for FUZZTIME. When its time is over in mid-run, go test says so as if it had failed; only an input
+# that fails is a failure.
 fuzz:
 	@set -e; for dir in $$($(GO) list -f '{{.Dir}}' ./...); do \
 		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$dir"/*_test.go 2>/dev/null); do \
 			echo "fuzz $$target for $(FUZZTIME) in $${dir#$(CURDIR)/}"; \
-			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -parallel 2 "$$dir" >fuzz.out || { cat fuzz.out; exit 1; }; \
+			$(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -parallel 2 "$$dir" >fuzz.out || \
+				{ grep -q 'context deadline exceeded' fuzz.out && ! grep -q 'Failing input' fuzz.out; } || { cat fuzz.out; exit 1; }; \
 		done; \
 	done; rm -f fuzz.out
 
