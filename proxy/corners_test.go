@@ -3,8 +3,10 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -22,10 +24,19 @@ import (
 type corner struct {
 	address string
 	early   string // what the upstream answers to a head, in place of reading on
+	panics  string // of the server, written before a connection is closed
 
 	mu   sync.Mutex
 	keys []string // what the requests that came through were kept under; "": they are not kept
 	seen []string // "GET /x HTTP/1.1 @ host", and the body behind it if there is one
+}
+
+// Write takes what the server has to complain of.
+func (c *corner) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("panic")) {
+		c.panics += string(line)
+	}
+	return len(line), nil
 }
 
 func (*corner) Exchange(Report)  {}
@@ -65,9 +76,21 @@ func newCorner(t *testing.T) *corner {
 		c.keys = append(c.keys, p.Plan(h.request(r)).Key.Primary)
 		c.mu.Unlock()
 		h.ServeHTTP(w, r)
-	})}
+	}), ErrorLog: log.New(c, "", 0)}
+	served := make(chan struct{}) // by every connection
+	s.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			served <- struct{}{}
+		}
+	}
 	go s.Serve(front)
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() {
+		<-served
+		s.Close()
+		if c.panics != "" {
+			t.Error(c.panics)
+		}
+	})
 	c.address = front.Addr().String()
 	return c
 }
@@ -98,7 +121,8 @@ func (c *corner) hear(conn net.Conn, in *bufio.Reader) error {
 	}
 	if c.early != "" {
 		_, _ = io.WriteString(conn, c.early)
-		return io.EOF
+		_, err := io.Copy(io.Discard, in) // were it to hang up, its answer might be lost
+		return cmp.Or(err, io.EOF)
 	}
 	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), in)))
 	if err != nil {
@@ -130,8 +154,7 @@ func (c *corner) hear(conn net.Conn, in *bufio.Reader) error {
 	return err
 }
 
-// send writes bytes and returns the statuses of the answers, until the connection closes; it closes its own side when
-// it has written all.
+// send writes bytes and returns the statuses of the answers, until the connection closes.
 func (c *corner) send(t *testing.T, sent string) (statuses []int) {
 	t.Helper()
 	conn, err := net.Dial("tcp", c.address)
@@ -150,7 +173,10 @@ func (c *corner) send(t *testing.T, sent string) (statuses []int) {
 		}
 		_, _ = io.Copy(io.Discard, res.Body)
 		statuses = append(statuses, res.StatusCode)
-		if len(statuses) == 1 && !res.Close {
+		switch {
+		case res.Close:
+			conn.(*net.TCPConn).CloseWrite() // or the server waits for what it wants no more
+		case len(statuses) == 1:
 			// What lies behind the first request must not become a second: this one shows that the connection is sound.
 			_, _ = io.WriteString(conn, "GET /last HTTP/1.1\r\nHost: last.test\r\nConnection: close\r\n\r\n")
 		}
@@ -328,6 +354,23 @@ func TestExpectContinueIsAnsweredByTheUpstream(t *testing.T) {
 		}
 		if got := fmt.Sprint(statuses); got != want {
 			t.Errorf("%q: answers %s, want %s", early, got, want)
+		}
+	}
+}
+
+// An upload leaves its connection sound; one that is answered before it has come ends it, and is answered all the same.
+func TestUploads(t *testing.T) {
+	const size = 200 << 10
+	head := fmt.Sprintf("PUT /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: %d\r\n\r\n", size)
+	k := newCorner(t)
+	if got := fmt.Sprint(k.send(t, head+strings.Repeat("x", size))); got != "[200 200]" {
+		t.Errorf("answers %s", got)
+	}
+	for _, sent := range []int{0, size / 2, size} {
+		k := newCorner(t)
+		k.early = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+		if got := fmt.Sprint(k.send(t, head+strings.Repeat("x", sent))); got != "[413]" && (got != "[413 413]" || sent != size) {
+			t.Errorf("%d bytes sent: answers %s", sent, got)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package proxy
 import (
 	"io"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +26,8 @@ type writer struct {
 	control *http.ResponseController
 	report  *Report
 	wrote   bool     // the final head is out: what follows can only be body, or an abort
-	last    bool     // the connection ends with this answer
+	http1   bool     // the connection carries one request at a time
+	last    bool     // it ends with this answer
 	body    *patient // the request's; nil: it has none
 }
 
@@ -45,7 +45,9 @@ func (w *writer) WriteHeader(status int) {
 		if h := w.Header(); len(h["Content-Type"]) == 0 {
 			h["Content-Type"] = nil // net/http would guess one that the upstream did not send
 		}
-		if w.last {
+		// A request that is answered before its body has come is the last one (RFC 9112 §9.6): net/http panics when it finds
+		// the body's end behind the handler's.
+		if w.http1 && (w.last || w.unread()) {
 			w.Header().Set("Connection", "close")
 		}
 	}
@@ -85,10 +87,12 @@ func (w *writer) interim(i fill.Interim) {
 // request's body. Both deadlines are moved again when something is next written, or the next request awaited.
 func (w *writer) settle() {
 	_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
-	if w.body != nil && !w.body.end() {
+	if w.unread() {
 		_ = w.control.SetReadDeadline(time.Now().Add(lastPatience))
 	}
 }
+
+func (w *writer) unread() bool { return w.body != nil && !w.body.whole.Load() }
 
 // refused is what was wrong with the request's body; nil: nothing yet. It is not the upstream's fault.
 func (w *writer) refused() error {
@@ -102,47 +106,24 @@ func (w *writer) refused() error {
 }
 
 // patient is a request's body whose sender may pause for readPatience at most. The deadline is taken off at its end:
-// net/http reads in the background from then on, and would take it for a client that has left.
-//
-// http.Transport may still read when the upstream has answered, and the handler has; but net/http reads the next
-// request from the same connection then, and two at once make it panic. So the exchange ends the body, which ends such
-// a read and keeps others from beginning.
+// net/http reads in the background from then on, and would take it for a client that has left. http.Transport may still
+// read it when the upstream has answered, and so have we.
 type patient struct {
 	io.ReadCloser
 	control *http.ResponseController
-	reading sync.Mutex
-	over    atomic.Bool // the exchange has ended it
 	whole   atomic.Bool // it came to its end
 	fault   atomic.Pointer[error]
 }
 
 func (p *patient) Read(b []byte) (int, error) {
-	p.reading.Lock()
-	defer p.reading.Unlock()
 	_ = p.control.SetReadDeadline(time.Now().Add(readPatience))
-	if p.over.Load() { // asked after the deadline was set, which end moves after it has said so
-		return 0, http.ErrBodyReadAfterClose
-	}
 	n, err := p.ReadCloser.Read(b)
 	switch {
 	case err == io.EOF:
 		p.whole.Store(true)
 		_ = p.control.SetReadDeadline(time.Time{})
-	case err != nil && !p.over.Load():
+	case err != nil:
 		p.fault.Store(&err)
 	}
 	return n, err
-}
-
-// end returns when nobody reads any more; whole: there is nothing left to read.
-func (p *patient) end() (whole bool) {
-	p.over.Store(true)
-	if !p.reading.TryLock() {
-		if p.control.SetReadDeadline(time.Now()) != nil {
-			return p.whole.Load() // a recorder in a test: there is no connection to be read by two
-		}
-		p.reading.Lock()
-	}
-	defer p.reading.Unlock()
-	return p.whole.Load()
 }
