@@ -105,6 +105,7 @@ func (c *checker) fields(r Route) {
 func (c *checker) key(k Cache) {
 	c.patterns("cache.key.query.ignore", k.Key.Query.Ignore)
 	c.patterns("cache.key.query.only", k.Key.Query.Only)
+	c.patterns("cache.ignore.cookies", k.Ignore.Cookies)
 	ignored := canonical(k.Ignore.Headers)
 	for _, name := range canonical(k.Key.Headers) {
 		switch {
@@ -115,7 +116,7 @@ func (c *checker) key(k Cache) {
 		}
 	}
 	for _, name := range k.Key.Cookies {
-		if slices.Contains(k.Ignore.Cookies, name) {
+		if listed(k.Ignore.Cookies, name) {
 			c.add("cache.ignore.cookies", "%s is in key.cookies too: it cannot count and not count; drop it from one", name)
 		}
 	}
@@ -124,7 +125,7 @@ func (c *checker) key(k Cache) {
 func (c *checker) patterns(key string, names []string) {
 	for _, name := range names {
 		if name == "" || strings.Contains(strings.TrimSuffix(name, "*"), "*") {
-			c.add(key, "%q: write a parameter's name, or a prefix with a star at its end, utm_*", name)
+			c.add(key, "%q: write a name, or a prefix with a star at its end, utm_*", name)
 		}
 	}
 }

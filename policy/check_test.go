@@ -31,7 +31,7 @@ func TestNewNamesEveryProblem(t *testing.T) {
 		{func(r *Route) { r.Headers.Remove = []string{""} }, `headers.remove`},
 		{func(r *Route) { r.Cache.Particular = []string{"é"} }, `cache.particular`},
 		{func(r *Route) { r.Cache.Tags.Header = []string{"a:"} }, `cache.tags.header`},
-		{func(r *Route) { r.Cache.Key.Query.Ignore = []string{"u*m"} }, `cache.key.query.ignore: "u*m": write a parameter's name`},
+		{func(r *Route) { r.Cache.Key.Query.Ignore = []string{"u*m"} }, `cache.key.query.ignore: "u*m": write a name, or a prefix`},
 		{func(r *Route) { r.Cache.Key.Query.Only = []string{""} }, `cache.key.query.only`},
 		{func(r *Route) {
 			r.Cache.Key.Headers, r.Cache.Ignore.Headers = []string{"x-a"}, []string{"X-A"}

@@ -64,7 +64,7 @@ func (p *Policy) Outgoing(plan Plan) http.Header {
 		}
 	}
 	if cookies := plan.Route.Cache.Ignore.Cookies; len(cookies) > 0 {
-		kept := slices.DeleteFunc(cookiePairs(h), func(pair string) bool { return slices.Contains(cookies, cookieName(pair)) })
+		kept := slices.DeleteFunc(cookiePairs(h), func(pair string) bool { return listed(cookies, cookieName(pair)) })
 		delete(h, "Cookie")
 		if len(kept) > 0 {
 			h["Cookie"] = []string{strings.Join(kept, "; ")}

@@ -293,6 +293,6 @@ func (r *rule) tellsByCookie(h http.Header) bool {
 	c := &r.Cache
 	return slices.ContainsFunc(cookiePairs(h), func(pair string) bool {
 		name := cookieName(pair)
-		return !slices.Contains(c.Key.Cookies, name) && !slices.Contains(c.Ignore.Cookies, name)
+		return !slices.Contains(c.Key.Cookies, name) && !listed(c.Ignore.Cookies, name)
 	})
 }

@@ -171,7 +171,7 @@ func (r *rule) selecting(h http.Header, name string) string {
 	switch {
 	case name == "Cookie" && len(r.Cache.Ignore.Cookies) > 0:
 		left := slices.DeleteFunc(cookiePairs(h), func(pair string) bool {
-			return slices.Contains(r.Cache.Ignore.Cookies, cookieName(pair))
+			return listed(r.Cache.Ignore.Cookies, cookieName(pair))
 		})
 		if len(left) == 0 {
 			return absent
