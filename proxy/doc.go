@@ -8,13 +8,16 @@
 //	   ▼
 //	lookup ──fresh──► deliver ────────► end
 //	   │  └──stale, may be refreshed──► deliver, and a fill starts behind it
-//	   │  └──marker──► a fill of its own, joined by nobody
+//	   │  └──marker──► alone ─────────► wait (a fill of its own, joined by nobody)
 //	   ▼ nothing usable
-//	join ── starts or joins a fill, waits for its head ── policy.May ──┐
-//	   ▲                                                               │
-//	   │  another variant, another replica has filled, the next fill   │
-//	   └────── lookup ◄────────────────────────────────────────────────┤
-//	                    the upstream failed ──► rescue ──► deliver ◄───┘ mine, or shared
+//	join ── asks the store and the table of fills ──► wait
+//
+//	wait ── parked until the fill's head is known; then policy.May says for each what the fill is to it
+//	   ├──mine, or shared───────────────────────────────► deliver
+//	   ├──nobody's but its asker's──────────────────────► alone
+//	   ├──another variant, or another replica has filled► lookup
+//	   ├──a fill sent earlier does not do───────────────► next (until it is over) ──► lookup
+//	   └──the upstream failed, or the wait took too long► rescue ──► deliver stale, or refuse
 //
 // The words: an exchange is a client's request being answered; a fill is an upstream fetch for all who need it; a plan,
 // a decision and an admission are policy's three answers; a report is what happened, and Cache-Status, the access log
