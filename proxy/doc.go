@@ -14,6 +14,7 @@
 //
 //	wait ── parked until the fill's head is known; then policy.May says for each what the fill is to it
 //	   ├──mine, or shared───────────────────────────────► deliver
+//	   ├──the same, and a stale copy could stand in─────► whole (until a small one has ended) ──► deliver, or rescue
 //	   ├──nobody's but its asker's──────────────────────► alone
 //	   ├──another variant, or another replica has filled► lookup
 //	   ├──a fill sent earlier does not do───────────────► next (until it is over) ──► lookup

@@ -10,6 +10,8 @@
 //	                                                         └─► released at the head, body to those aboard
 //	take said held  ──► relay: the holder's bytes while they come, and the end of its lease
 //
+// While the upstream is sick no lease is asked for where a copy can stand in: the store is only looked at (failure.go).
+//
 // Those who wait learn of the head when Head closes, and decide each for itself what the fill is to them
 // (policy.May). The body grows in a [Spool] that many read at their own pace.
 package fill
