@@ -158,6 +158,9 @@ func (b *brought) windows() {
 	}
 	if own := int64(b.d.StaleIfError); own >= 0 && !b.forbidsStale() {
 		rescue, s.RescueStated = duration(own), true
+		if !s.RefreshStated {
+			refresh = min(refresh, max(c.Grace.Well, rescue)) // what a sick upstream's grace adds is for errors, too
+		}
 	}
 	if refresh > rescue {
 		// What may be served while it is refreshed may be served when that fails.

@@ -66,16 +66,23 @@ func TestNoAnswerOutlivesItsGrace(t *testing.T) {
 		refresh, rescue := time.Duration(0), time.Duration(0)
 		at := w.moment()
 		if !most.strict && len(later.Particular) == 0 {
-			refresh, rescue = c.Grace.Well, max(c.StaleIfError, c.Grace.Sick)
+			sick := c.Grace.Sick
+			if most.sie >= 0 {
+				sick = max(c.Grace.Well, min(sick, most.sie))
+			}
+			refresh, rescue = c.Grace.Well, max(c.StaleIfError, sick)
 			if at.Health == Sick {
-				refresh = c.Grace.Sick
+				refresh = sick
 			}
 		}
 		if most.swr >= 0 {
 			refresh = most.swr
 		}
 		if most.sie >= 0 {
-			rescue = max(rescue, most.sie)
+			rescue = most.sie
+			if !most.strict && most.swr < 0 {
+				rescue = max(rescue, c.Grace.Well)
+			}
 		}
 		rescue = max(rescue, refresh)
 		age := at.Now.Sub(res.Arrived) + s.Age
