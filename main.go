@@ -77,7 +77,7 @@ func source(c *cobra.Command) *config.Source {
 }
 
 func checkCommand() *cobra.Command {
-	c := &cobra.Command{Use: "check", Short: "Say whether a configuration is right, and everything that is wrong", Args: cobra.NoArgs}
+	c := &cobra.Command{Use: "check", Short: "Say whether a configuration is right, and what is wrong with it", Args: cobra.NoArgs}
 	s := source(c)
 	asJSON := c.Flags().Bool("json", false, "print as JSON")
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -179,6 +179,9 @@ func purgeCommand() *cobra.Command {
 		purged, err := ask.Purge(c.Context(), o)
 		if err == nil {
 			fmt.Fprintf(c.OutOrStdout(), "purged %s (entries: %s; replicas that confirmed it: %d)\n", o, estimate(purged), purged.Replicas)
+		}
+		if err == nil && purged.Estimate == 0 && o.URL != "" {
+			fmt.Fprintln(c.OutOrStdout(), "nothing was stored under this name: scheme, host and port are part of it, as clients write them")
 		}
 		return err
 	}

@@ -40,6 +40,7 @@ type replica struct {
 	traffic   *http.Server
 	admin     *http.Server
 	peers     net.Listener // nil: this replica talks to no other
+	reached   bool         // the shared store answered at start
 	leaving   atomic.Bool
 }
 
@@ -97,7 +98,9 @@ func (r *replica) openStore() (store.Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	switch err := s.Check(ctx); {
+	err = s.Check(ctx)
+	r.reached = err == nil
+	switch {
 	case err != nil && r.config.Required():
 		return nil, errors.Join(fmt.Errorf("store.redis is required and away: %w", err), s.Close())
 	case err != nil:
@@ -244,7 +247,9 @@ func (r *replica) run() error {
 		defer relay.Close()
 	}
 	g.Go(func() error { return r.obey(ctx, hup, term) })
-	go r.tellOfStore(ctx)
+	if r.config.Store.Kind == "redis" {
+		go r.tellOfStore(ctx)
+	}
 	return g.Wait()
 }
 
@@ -279,13 +284,18 @@ func (r *replica) announce(traffic, door net.Addr) {
 	}
 }
 
-// tellOfStore logs when the line to the shared store breaks, and when it is whole again.
+// tellOfStore logs when the line to the shared store breaks, and when it is whole again; not what a replica that
+// leaves has cut itself, nor a return from what nobody was told of.
 func (r *replica) tellOfStore(ctx context.Context) {
+	broken := !r.reached
 	_ = r.store.Watch(ctx, func(e store.Event) {
-		switch e.Kind {
-		case store.Silence:
+		switch {
+		case r.leaving.Load():
+		case e.Kind == store.Silence && !broken:
+			broken = true
 			r.log.Warn("the line to redis is broken; this replica serves alone until it is back")
-		case store.Healed:
+		case e.Kind == store.Healed && broken:
+			broken = false
 			r.log.Info("the line to redis is whole again")
 		}
 	})
@@ -325,7 +335,17 @@ func (r *replica) leave(term <-chan os.Signal) error {
 	if err := r.traffic.Shutdown(ctx); err != nil {
 		r.log.Warn("what was still under way is cut", "exchanges", r.handler.Gauges().Exchanges)
 	}
-	return errors.Join(r.traffic.Close(), r.handler.Drain(ctx), r.admin.Close())
+	err := errors.Join(r.traffic.Close(), ignoring(r.handler.Drain(ctx), ctx.Err()), r.admin.Close())
+	r.log.Info("drained")
+	return err
+}
+
+// ignoring is err, unless it is the end of the time there was: that has been told already.
+func ignoring(err, end error) error {
+	if end != nil && errors.Is(err, end) {
+		return nil
+	}
+	return err
 }
 
 // reload swaps the policy, which is all that can change in a running process.

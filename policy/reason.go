@@ -57,7 +57,7 @@ const (
 	UpstreamRefused   // the upstream could not be reached (refused, DNS, TLS)
 	UpstreamReset     // the upstream closed the connection before its answer
 	UpstreamTimeout   // the upstream did not answer in time
-	UpstreamTruncated // the upstream's body ended short
+	UpstreamTruncated // the upstream's body ended short, or the replica that passed it on is gone
 	UpstreamGarbage   // what the upstream sent is not HTTP
 	UpstreamStatus    // the upstream answered with an error
 	UpstreamBusy      // the upstream's queue is full or took too long
@@ -161,7 +161,7 @@ var words = [reasons]word{
 	UpstreamRefused:   {"upstream-refused", "the upstream could not be reached (refused, DNS, TLS)", "", 502},
 	UpstreamReset:     {"upstream-reset", "the upstream closed the connection before its answer", "", 502},
 	UpstreamTimeout:   {"upstream-timeout", "the upstream did not answer in time", "", 504},
-	UpstreamTruncated: {"upstream-truncated", "the upstream's body ended short", "", 502},
+	UpstreamTruncated: {"upstream-truncated", "the upstream's body ended short, or the replica that passed it on is gone", "", 502},
 	UpstreamGarbage:   {"upstream-garbage", "what the upstream sent is not HTTP", "", 502},
 	UpstreamStatus:    {"upstream-status", "the upstream answered with an error", "", 502},
 	UpstreamBusy:      {"upstream-busy", "the upstream's queue is full or took too long", "", 503},
