@@ -138,12 +138,34 @@ func watched(times *[]time.Time, a answer) answer {
 	}
 }
 
+// teller is a store that says, as Redis does, for how much longer a failure is remembered, and not since when it is.
+type teller struct{ store.Store }
+
+func (t teller) Take(ctx context.Context, key policy.Key, want store.Want) (store.Taken, error) {
+	taken, err := t.Store.Take(ctx, key, want)
+	if taken.Failed != nil {
+		told := *taken.Failed
+		told.Remember -= time.Since(told.Since)
+		told.Since = time.Time{}
+		taken.Failed = &told
+	}
+	return taken, err
+}
+
 // The pauses between the requests for a page that fails double up to a minute, whichever replica asks; when it has
 // answered, they begin anew. However many ask meanwhile, they have the stale copy.
 func TestFailuresBackOff(t *testing.T) {
-	for name, grace := range map[string]time.Duration{"in grace": time.Hour, "past it": 0} {
+	cache := func(grace time.Duration) func(*policy.Cache) {
+		return func(c *policy.Cache) { c.Grace.Well = grace }
+	}
+	for name, s := range map[string]setup{
+		"in grace":          {cache: cache(time.Hour)},
+		"past it":           {},
+		"told by the store": {store: func(s store.Store) store.Store { return teller{s} }},
+	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, setup{replicas: 3, cache: func(c *policy.Cache) { c.Grace.Well = grace }}, func(w *world) {
+			s.replicas = 3
+			inWorld(t, s, func(w *world) {
 				var at []time.Time
 				poll := func(d time.Duration) {
 					for i := 0; d > 0; i++ {
