@@ -202,7 +202,7 @@ func tightened(v string) string {
 			start = i + 1
 		case v[i] == '"':
 			quoted = !quoted
-		case v[i] == '\\' && quoted:
+		case v[i] == '\\' && quoted && i+1 < len(v): // one that ends the value escapes nothing
 			i++
 		}
 	}
