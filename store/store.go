@@ -13,6 +13,8 @@ type Entry struct {
 	policy.Stored
 	Key  policy.Key
 	Body Body
+	// Unverified: only this replica vouches for it, as it was brought while the shared store was away (R17).
+	Unverified bool
 }
 
 // Body is a stored body. It may hold only some spans of the whole.
@@ -56,6 +58,8 @@ type Taken struct {
 	Lease  *Lease   // granted: the caller must Commit or Release
 	HeldBy *Lease   // somebody else fills
 	Failed *Outcome // a failure is remembered and a copy that may stand in is stored: no lease was granted (R23)
+	// Alone: the shared store failed so, and this is the answer of this replica alone (R17); nil: it is the store's.
+	Alone error
 }
 
 // End says how a lease ended.
@@ -99,8 +103,9 @@ const (
 
 // Purged is a purge's receipt.
 type Purged struct {
-	Estimate int // entries covered, about; -1: unknown
-	Replicas int // that rang back
+	Estimate int    // entries covered, about; -1: unknown
+	Replicas int    // that rang back
+	At       uint64 // its date
 }
 
 // EventKind says what a store tells its watchers.

@@ -15,16 +15,19 @@ const many = 1 << 16
 // Purge of a page covers its entries at once. Any other is a note, which entries are held to when they are looked at.
 func (s *Store) Purge(_ context.Context, sel policy.Selector, mode store.Mode) (store.Purged, error) {
 	if err := s.refused(); err != nil {
-		return store.Purged{}, fmt.Errorf("purge %+v: %w", sel, err)
+		return store.Purged{}, fmt.Errorf("purge: %w", err)
 	}
 	if !sel.IsOne() {
 		return store.Purged{}, fmt.Errorf("purge: %+v does not name one thing", sel)
 	}
 	at := s.stamp()
 	n := s.Obey(sel, mode, at)
+	if sel.All {
+		n = s.settle() // which makes room, too
+	}
 	s.watchers.Tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: mode, At: at})
 	// This process is the one replica, and has obeyed when its watchers have.
-	return store.Purged{Estimate: n, Replicas: 1}, nil
+	return store.Purged{Estimate: n, Replicas: 1, At: at}, nil
 }
 
 // Obey does what a purge of that date asks for, and answers what it covered; -1: that is not known.
@@ -38,9 +41,6 @@ func (s *Store) Obey(sel policy.Selector, mode store.Mode, at uint64) int {
 		return sh.purge(sh.pages[sel.Page], said)
 	}
 	s.note(sel, mode, at)
-	if sel.All {
-		return s.settle()
-	}
 	return -1
 }
 

@@ -31,13 +31,14 @@ func (s *Store) Purge(ctx context.Context, sel policy.Selector, mode store.Mode)
 	if err != nil {
 		// It may have come to be written all the same: then it is dated twice.
 		s.recent.add(past{sel: sel, mode: mode, at: s.Now()})
-		return store.Purged{}, fmt.Errorf("purge %+v: %w", sel, err)
+		return store.Purged{}, fmt.Errorf("purge: %w", err)
 	}
-	return store.Purged{Estimate: done.estimate, Replicas: s.replied(ctx, acks, done.heard)}, nil
+	return store.Purged{Estimate: done.estimate, Replicas: s.replied(ctx, acks, done.heard), At: done.at}, nil
 }
 
 // noted is what Redis answers to a note.
 type noted struct {
+	at       uint64
 	estimate int
 	heard    int64 // the bell
 }
@@ -49,7 +50,7 @@ func (s *Store) purgePage(ctx context.Context, p purgeNote) (noted, error) {
 	if err != nil {
 		return noted{}, err
 	}
-	done, n := noted{heard: r.int(1)}, s.of(page)
+	done, n := noted{at: r.date(), heard: r.int(1)}, s.of(page)
 	if raw := r.text(3); raw != "" {
 		done.estimate = 1
 		if e, _, err := store.DecodeHead([]byte(raw), page); err == nil && e.Kind == policy.Signpost {
@@ -77,14 +78,14 @@ func (s *Store) writeNote(ctx context.Context, p purgeNote) (noted, error) {
 	}
 	var d dating
 	for _, r := range replies {
-		d.least = max(d.least, uint64(r.int(0)))
+		d.least = max(d.least, r.date())
 	}
 	c := s.noteStep(last, p, d, s.bell.message(message{Purge: &p}))
 	r, err := s.run(ctx, c.step, c.keys, c.args...)
 	if err != nil {
 		return noted{}, err
 	}
-	return noted{estimate: -1, heard: r.int(1)}, s.replicated(ctx, last.notes, r.int(2))
+	return noted{at: r.date(), estimate: -1, heard: r.int(1)}, s.replicated(ctx, last.notes, r.int(2))
 }
 
 // dating says what date a note is to have: this one, or if it is 0 the present, but no earlier than least.

@@ -52,8 +52,9 @@ func TestPurgeOfAHundredThousand(t *testing.T) {
 	if got := b.purge(policy.Selector{Tag: "all"}, store.Hard); got.Estimate != -1 || got.Replicas != 1 {
 		t.Errorf("purged %+v", got)
 	}
-	// One is the note, one what this replica rings back to itself.
-	if got := trips.n.Load(); got > 2 {
+	// One is the note, one what this replica rings back to itself; and on busy cores the bell's line may be made anew,
+	// and Redis told the last purge again.
+	if got := trips.n.Load(); got > 4 {
 		t.Errorf("it took %d round trips", got)
 	}
 	for i := 0; i < n; i += 97 {

@@ -216,6 +216,9 @@ func (r reply) int(i int) int64 {
 	return n
 }
 
+// date is a purge's, which comes first.
+func (r reply) date() uint64 { return uint64(max(r.int(0), 0)) }
+
 func (r reply) text(i int) string {
 	if i >= len(r) {
 		return ""

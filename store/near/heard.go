@@ -1,0 +1,99 @@
+package near
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"weir/policy"
+	"weir/store"
+)
+
+// heard counts what was heard of some pages.
+type heard struct {
+	mu   sync.Mutex
+	n    uint64
+	last store.Event
+}
+
+// asked is the moment before the far store is asked for something, and what had been heard of its page by then (R10).
+type asked struct {
+	heard *heard
+	n     uint64
+	at    time.Time
+	key   policy.Key
+}
+
+func (s *Store) page(key policy.Key) *heard {
+	return &s.heard[maphash.String(s.seed, key.Primary)%stripes]
+}
+
+func (s *Store) ask(key policy.Key) asked {
+	h := s.page(key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return asked{h, h.n, time.Now(), key}
+}
+
+// insert keeps an answer, unless it may be the past by now. What was heard of the answer itself, as of one's own commit,
+// does not make it so. While the lock is held nothing is heard of the page.
+func (a asked) insert(m Memory, e *store.Entry) {
+	a.heard.mu.Lock()
+	defer a.heard.mu.Unlock()
+	h := a.heard
+	itself := h.last.Kind == store.Replaced && h.last.Key.Primary == e.Key.Primary && h.last.At == e.Leased
+	if h.n != a.n && !(h.n == a.n+1 && itself) {
+		return
+	}
+	if held, _ := m.Held(e.Key); held != nil && held.Unverified && !e.Unverified {
+		m.Drop(e.Key, always) // whatever its date: the far store's word counts
+	}
+	m.Insert(e, a.at)
+}
+
+// forget drops a copy of what is not in the far store any more.
+func (a asked) forget(m Memory) {
+	a.heard.mu.Lock()
+	defer a.heard.mu.Unlock()
+	if a.heard.n == a.n {
+		m.Drop(a.key, always)
+	}
+}
+
+// obey does what is heard, then tells those who watch.
+func (s *Store) obey(e store.Event) {
+	if e.Kind == store.Silence || e.Kind == store.Healed {
+		s.telling.Lock()
+		defer s.telling.Unlock()
+	}
+	s.hear(e)
+	s.watchers.Tell(e)
+}
+
+func (s *Store) hear(e store.Event) {
+	switch e.Kind {
+	case store.Replaced:
+		h := s.page(e.Key)
+		h.mu.Lock()
+		if again := h.last.Key.Primary == e.Key.Primary && h.last.At == e.At; !again { // a ring may tell of a signpost, too
+			h.n++
+		}
+		h.last = e
+		s.memory.Drop(e.Key, e.At)
+		h.mu.Unlock()
+	case store.PurgedNote:
+		if e.Selector.Page == "" {
+			s.memory.Obey(e.Selector, e.Mode, e.At)
+			break
+		}
+		h := s.page(policy.Key{Primary: e.Selector.Page})
+		h.mu.Lock()
+		h.n, h.last = h.n+1, e
+		s.memory.Obey(e.Selector, e.Mode, e.At)
+		h.mu.Unlock()
+	case store.Silence:
+		s.line.Store(&line{since: s.line.Load().since})
+	case store.Healed:
+		s.line.Store(&line{whole: true, since: time.Now()})
+	}
+}
