@@ -46,11 +46,12 @@ type exchange struct {
 	report Report
 }
 
-// awaited is what an exchange knows of other replicas' leases that it waited for.
+// awaited is what an exchange knows of leases that it waited for: other replicas', but for past.
 type awaited struct {
 	taken uint64 // what the last one filled was leased then
 	later bool   // that lease began after this exchange arrived: it had seen an earlier one end (R3)
 	seen  bool
+	past  uint64 // a fill that it waited for was leased then: what was leased later was sent after it arrived
 }
 
 // state is a step of the exchange's machine. Run acts, and returns what comes next; nil: the end.

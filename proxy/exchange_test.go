@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -189,6 +190,44 @@ func TestReloadStorm(t *testing.T) {
 		w.asked("/p", 3)
 		w.want("plain", w.get("/p"), 200, "v3", "hit")
 	})
+}
+
+// sleepy is a store in which one look takes long.
+type sleepy struct {
+	store.Store
+	looks *atomic.Int64
+	which int64
+}
+
+func (s sleepy) Peek(key policy.Key) (*store.Entry, bool) {
+	if s.looks.Add(1) == s.which {
+		time.Sleep(10 * time.Second)
+	}
+	return s.Store.Peek(key)
+}
+
+// Who wakes up late, when the fill that it was to board is over already, does not ask for another: that one was sent
+// after it arrived (R3), and is in the store.
+func TestStragglerOfAReloadStorm(t *testing.T) {
+	for name, line := range map[string]string{"fresh": "max-age=600", "stale on arrival": "max-age=0"} {
+		t.Run(name, func(t *testing.T) {
+			var looks atomic.Int64
+			inWorld(t, setup{store: func(s store.Store) store.Store { return sleepy{s, &looks, 15} }}, func(w *world) {
+				w.up.on("/p", after(time.Second, respond(200, "Cache-Control: "+line, `ETag: "1"`)))
+				first := w.client(0, "GET", "/p", "Cache-Control: no-cache") // one look
+				synctest.Wait()
+				var clients []<-chan result
+				for range 10 { // a look each, and another when the first fill is over; one of these is slow
+					clients = append(clients, w.client(0, "GET", "/p", "Cache-Control: no-cache"))
+				}
+				w.want("first", <-first, 200, "v1", "stored")
+				for _, c := range clients {
+					w.want("the others", <-c, 200, "v2", "")
+				}
+				w.asked("/p", 2)
+			})
+		})
+	}
 }
 
 // A failure is shared by all who wait, on both replicas (R22): the upstream is asked once and nobody waits longer.

@@ -318,6 +318,7 @@ func next() *state {
 		}
 		select {
 		case <-x.fill.Done():
+			x.awaited.past = max(x.awaited.past, x.fill.Leased())
 			return lookup()
 		case <-x.r.Context().Done():
 			x.gone()

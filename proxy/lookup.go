@@ -31,8 +31,8 @@ func lookup() *state {
 
 // decide acts on what is stored: it is what Peek found, or Take.
 func (x *exchange) decide() *state {
-	if x.entry != nil && x.awaited.taken != 0 && x.entry.Leased == x.awaited.taken {
-		return x.brought()
+	if order, waited := x.waitedFor(); waited {
+		return x.brought(order)
 	}
 	d := x.policy.Decide(x.plan, storedOf(x.entry), x.moment())
 	x.decision = d
@@ -51,11 +51,26 @@ func (x *exchange) decide() *state {
 	return join()
 }
 
-// brought decides on an entry that another replica's fill has brought for those who waited (R3).
-func (x *exchange) brought() *state {
+// waitedFor reports whether the entry was brought by a fill that the exchange waited for, or by one that was sent after
+// that: who wakes up late must not ask for once more what the others have boarded (R3).
+func (x *exchange) waitedFor() (o policy.Order, waited bool) {
+	w := &x.awaited
+	switch {
+	case x.entry == nil:
+	case w.past != 0 && x.entry.Leased > w.past:
+		w.past = x.entry.Leased
+		return policy.Order{Later: true}, true
+	case w.taken != 0 && w.taken == x.entry.Leased:
+		w.taken = 0
+		return policy.Order{Later: w.later}, true
+	}
+	return o, false
+}
+
+// brought decides on such an entry.
+func (x *exchange) brought(order policy.Order) *state {
 	adm := policy.Admission{Stored: x.entry.Stored, Key: x.entry.Key, Shared: x.entry.Header, Keep: 1}
-	d := x.policy.May(x.plan, adm, policy.Order{Later: x.awaited.later}, x.moment())
-	x.awaited.taken = 0
+	d := x.policy.May(x.plan, adm, order, x.moment())
 	switch d.Action {
 	case policy.Serve, policy.ServeAndRefresh:
 		x.report.Collapsed = true
@@ -83,6 +98,6 @@ func (x *exchange) ask(why fill.Why) fill.Ask {
 	}
 	return fill.Ask{
 		Policy: x.policy, Plan: plan, Arrived: x.arrived, Prior: x.entry, Why: why,
-		Despite: x.despite, Paused: x.paused, Over: x.over, Awaited: x.awaited.taken, Later: x.awaited.later,
+		Despite: x.despite, Paused: x.paused, Over: x.over, Awaited: x.awaited.taken, Later: x.awaited.later, Past: x.awaited.past,
 	}
 }

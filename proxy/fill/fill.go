@@ -29,8 +29,9 @@ type Ask struct {
 	Over   string // the token of a holder that is gone: the lease is taken from it
 	// Awaited is the Leased of what a lease that the exchange waited for has brought; 0: it waited for none.
 	// Later: that lease began after the exchange arrived (R3).
-	Awaited uint64
-	Later   bool
+	// Past: what was leased after this was sent after the exchange arrived; 0: nothing is known of that.
+	Awaited, Past uint64
+	Later         bool
 }
 
 // Result is what a fill has brought, known when Head closes. It is not written to after that.
@@ -105,6 +106,17 @@ func (f *Fill) Interim() <-chan Interim { return f.interim }
 
 // Prior is what was stored when the fill began; nil: nothing.
 func (f *Fill) Prior() *store.Entry { return f.ask.Prior }
+
+// Leased is when its lease was taken, by the store's time; 0: it has none.
+func (f *Fill) Leased() uint64 {
+	switch {
+	case f.held != nil:
+		return f.held.Taken
+	case f.leased:
+		return f.lease.Taken
+	}
+	return 0
+}
 
 // Remote reports a fill that another replica runs.
 func (f *Fill) Remote() bool { return f.held != nil }

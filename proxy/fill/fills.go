@@ -216,10 +216,11 @@ func (a Ask) need(at policy.Moment) (why Why, wanted bool) {
 	if a.Prior == nil || !a.Why.waited() {
 		return a.Why, true
 	}
-	if a.Awaited != 0 && a.Prior.Leased == a.Awaited {
+	past := a.Past != 0 && a.Prior.Leased > a.Past
+	if past || a.Awaited != 0 && a.Prior.Leased == a.Awaited {
 		// Brought by a fill that this one waited for: it may do although it is stale on arrival (R3).
 		adm := policy.Admission{Stored: a.Prior.Stored, Key: a.Prior.Key, Shared: a.Prior.Header, Keep: 1}
-		d := a.Policy.May(a.Plan, adm, policy.Order{Later: a.Later}, at)
+		d := a.Policy.May(a.Plan, adm, policy.Order{Later: past || a.Later}, at)
 		if d.Action == policy.Serve || d.Action == policy.ServeAndRefresh {
 			return a.Why, false
 		}
