@@ -126,18 +126,16 @@ func (r *rule) term(plan *Plan, res Response, d *responseDirectives, dice float6
 	case isStated:
 		return term{own - age, stated}
 	case !plain:
-		return term{}
+		return term{left: -age}
 	case negative > 0:
 		return term{negative, ours}
 	case c.TTL > 0 && takesTTL(res.Status):
 		return term{jittered(c.TTL), ours}
-	case !c.Heuristic:
-		return term{}
 	}
-	if guess := heuristic(res, d, date); guess > 0 {
+	if guess := heuristic(res, d, date); guess > 0 && c.Heuristic {
 		return term{jittered(guess) - age, ours}
 	}
-	return term{}
+	return term{left: -age} // stale from the day it was made, as its windows are counted
 }
 
 // negativeTTL is what the route gives an error; 0: nothing.

@@ -403,3 +403,15 @@ func TestNothingIsAddedToABrokenBody(t *testing.T) {
 		}
 	})
 }
+
+// What a write has made void is not for clients that take stale answers either (RFC 9111 §4.4).
+func TestMaxStaleDoesNotReachBehindAWrite(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", respond(200, "Cache-Control: max-age=60"))
+		w.get("/p")
+		w.want("before it", w.get("/p", "Cache-Control: max-stale"), 200, "v1", "hit")
+		<-w.post("/p")
+		time.Sleep(time.Second)
+		w.want("after the write", w.get("/p", "Cache-Control: max-stale"), 200, "v3", "fwd=stale")
+	})
+}

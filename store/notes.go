@@ -200,11 +200,12 @@ func (s Said) Obeyed(e *Entry, moment func(uint64) time.Time) *Entry {
 
 // Dated is the entry as a purge of that moment leaves it. Soft: it is stale from then on, and its windows, as long as
 // they were, begin then; so where there is no grace nothing stale is served. MustValidate: it is of use for a
-// conditional request only. What was over stays as it is; so does a signpost, which is no answer: it tells where the
+// conditional request only, even to clients that take stale answers (RFC 9111 §4.4). What was over stays as it is; so does a signpost, which is no answer: it tells where the
 // variants are.
 func Dated(e *Entry, mode Mode, at time.Time) *Entry {
 	d := *e
 	if mode == MustValidate {
+		d.NoStale = true
 		for _, t := range []*time.Time{&d.FreshUntil, &d.RefreshUntil, &d.RescueUntil} {
 			if t.After(at) {
 				*t = at
@@ -213,7 +214,7 @@ func Dated(e *Entry, mode Mode, at time.Time) *Entry {
 	} else if early := d.FreshUntil.Sub(at); early > 0 {
 		d.FreshUntil, d.RefreshUntil, d.RescueUntil = at, d.RefreshUntil.Add(-early), d.RescueUntil.Add(-early)
 	}
-	if e.Kind == policy.Signpost || d.FreshUntil.Equal(e.FreshUntil) && d.RefreshUntil.Equal(e.RefreshUntil) && d.RescueUntil.Equal(e.RescueUntil) {
+	if e.Kind == policy.Signpost || d.FreshUntil.Equal(e.FreshUntil) && d.RefreshUntil.Equal(e.RefreshUntil) && d.RescueUntil.Equal(e.RescueUntil) && d.NoStale == e.NoStale {
 		return e
 	}
 	return &d

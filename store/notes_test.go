@@ -123,6 +123,15 @@ func TestObeyed(t *testing.T) {
 			t.Errorf("%v: %v, want %v", c.said, moments(got), c.want)
 		}
 	}
+	for mode, strict := range map[Mode]bool{Soft: false, MustValidate: true} {
+		for _, dated := range []uint64{20, 200} { // the second finds it stale already
+			var said Said
+			said[mode] = dated
+			if got := said.Obeyed(e, at); got.NoStale != strict {
+				t.Errorf("%v: stale answers are forbidden: %v", said, got.NoStale)
+			}
+		}
+	}
 	if got := (Said{Hard: 10, Soft: 20}).Obeyed(e, at); got != nil {
 		t.Errorf("a hard note, and there is %+v", got)
 	}

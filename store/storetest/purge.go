@@ -64,6 +64,9 @@ func purgeChecks() []check {
 					c.Errorf("usable until %v", t)
 				}
 			}
+			if !e.NoStale {
+				c.Errorf("a client that takes stale answers is given it")
+			}
 			c.holds(page("x"), "one")
 		}},
 		{"a soft purge makes fresh nothing that was stale", func(c *bench) {

@@ -1,0 +1,6 @@
+//go:build !race
+
+package policy
+
+// modelled is how many histories are held to the model.
+const modelled = 100_000
