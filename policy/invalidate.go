@@ -190,8 +190,8 @@ func PrefixOf(text string) (Selector, error) {
 	if err != nil {
 		return Selector{}, err
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || strings.HasSuffix(text, "*") {
-		return Selector{}, fmt.Errorf("%q begins no URL of a page: write its beginning, such as https://example.com/catalogue/, without a star", text)
+	if u.Scheme != "http" && u.Scheme != "https" || strings.HasSuffix(text, "*") || strings.Contains(text, "#") {
+		return Selector{}, fmt.Errorf("%q begins no URL of a page: write its beginning, such as https://example.com/catalogue/, without star or fragment", text)
 	}
 	host, port, ok := authority(u.Scheme, u.Host)
 	if !ok || host == "" || strings.HasSuffix(host, ".") {
