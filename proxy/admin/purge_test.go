@@ -68,7 +68,7 @@ func TestPurgeRefused(t *testing.T) {
 		{"no URL", `{"url":"http://exa mple/"}`, 400, "https://"},
 		{"another scheme", `{"url":"ftp://example.com/"}`, 400, "https://"},
 		{"too much", `{"url":"https://example.com/` + strings.Repeat("a", maxOrder) + `"}`, 413, "65536"},
-		{"a prefix with a star", `{"prefix":"https://example.com/*"}`, 400, "without a star"},
+		{"a prefix with a star", `{"prefix":"https://example.com/*"}`, 400, "without star"},
 		{"a prefix without a host", `{"prefix":"/a"}`, 400, "write a host"},
 		{"a host with a port", `{"host":"example.com:80"}`, 400, "without scheme, port or path"},
 	} {
