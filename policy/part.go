@@ -89,6 +89,9 @@ func (s *Stored) gap() (Span, bool) {
 func Complete(part Stored, res Response) (whole Response, ok bool) {
 	span, total, ok := partOf(res.Header)
 	gap, one := part.gap()
+	if strings.Join(res.Header["Content-Encoding"], ",") != strings.Join(part.Header["Content-Encoding"], ",") {
+		return Response{}, false // the same tag over another coding is the upstream's mistake, and not to be mixed
+	}
 	if !ok || !one || span != gap || total != part.Total || res.Header.Get("Etag") != part.Header.Get("Etag") {
 		return Response{}, false
 	}

@@ -58,6 +58,11 @@ func New(o Options) *Handler {
 		}),
 	}
 	h.policy.Store(o.Policy)
+	h.table.Watch(func(e store.Event) {
+		if e.Kind == store.PurgedNote && (e.Selector.Tag != "" || e.Selector.Route != "") {
+			h.table.Void(e.Selector)
+		}
+	})
 	return h
 }
 

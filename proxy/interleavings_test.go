@@ -320,3 +320,34 @@ func TestBrokenRelayIsNotJoined(t *testing.T) {
 		t.Errorf("%q, %v", body, err)
 	}
 }
+
+// R8, R13: a purge by tag reaches a fill whose tags were not known when it came: who comes afterwards waits for the
+// next, and what was purged is not kept.
+func TestPurgeByTagDuringAFill(t *testing.T) {
+	for name, after := range map[string]time.Duration{"before its head": 500 * time.Millisecond, "behind its head": 1500 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, setup{replicas: 2, cache: func(c *policy.Cache) { c.Tags.Header = []string{"Cache-Tag"} }}, func(w *world) {
+				w.up.on("/p", func(r *http.Request, n int) (*http.Response, error) {
+					time.Sleep(time.Second)
+					body := io.MultiReader(strings.NewReader("v"), pause(time.Second), strings.NewReader(fmt.Sprint(n)))
+					return bodyOf(body, 2, "Cache-Control: max-age=60", "Cache-Tag: T, U")(r, n)
+				})
+				before := w.client(0, "GET", "/p")
+				synctest.Wait()
+				aboard := w.client(0, "GET", "/p")
+				time.Sleep(after)
+				if _, err := w.store.Purge(w.t.Context(), policy.Selector{Tag: "T"}, store.Hard); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				since, other := w.client(0, "GET", "/p"), w.client(1, "GET", "/p")
+				w.want("its asker", <-before, 200, "v1", "weir")
+				w.want("aboard before the purge", <-aboard, 200, "v1", "collapsed")
+				w.want("after the purge", <-since, 200, "v2", "weir")
+				w.want("after the purge, on the other replica", <-other, 200, "v2", "weir")
+				w.asked("/p", 2)
+				w.want("stored", w.get("/p"), 200, "v2", "hit")
+			})
+		})
+	}
+}

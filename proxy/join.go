@@ -275,6 +275,9 @@ func (x *exchange) atHead() *state {
 		return rescue()
 	}
 	x.report.FwdStatus = r.Status
+	if x.fill.VoidFor(x.arrived) {
+		return next()
+	}
 	order := x.fill.Order(x.arrived)
 	order.Mine = x.mine
 	if x.fill.Remote() {

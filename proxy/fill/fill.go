@@ -75,6 +75,7 @@ type Fill struct {
 	spool  *Spool
 	asker  *Reader
 
+	notes   []note // guarded by the table's lock
 	interim chan Interim
 	head    chan struct{}
 	late    atomic.Bool

@@ -63,6 +63,11 @@ func NewTable(o Options) *Table {
 	}
 }
 
+// Watch has obey called for what the store says, until the table is drained.
+func (t *Table) Watch(obey func(store.Event)) {
+	go func() { _ = t.options.Store.Watch(t.ctx, obey) }()
+}
+
 // Arrive gives an exchange its place in the order of arrivals and departures.
 func (t *Table) Arrive() uint64 { return t.order.Add(1) }
 

@@ -109,8 +109,6 @@ func (f *Fill) commit(w store.Write) {
 		f.report.End, f.report.Reason, f.report.StoreFault = Unstored, policy.StoreUnavailable, "commit"
 	}
 	f.report.Err = err
-	if !errors.Is(err, store.ErrLost) {
-		// Nobody is to wait for a lease whose holder is done.
-		_ = f.table.options.Store.Release(context.WithoutCancel(f.ctx), *f.lease, store.Outcome{End: store.Lapsed})
-	}
+	// Nobody is to wait for a lease whose holder is done: a purge by tag refuses what it brought, and revokes nothing.
+	_ = f.table.options.Store.Release(context.WithoutCancel(f.ctx), *f.lease, store.Outcome{End: store.Lapsed})
 }

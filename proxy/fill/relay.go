@@ -47,7 +47,7 @@ func relay(f *Fill) step {
 		if f.learn(out, "") {
 			return nil
 		}
-		return f.heard(<-told)
+		return f.heard(f.hearToEnd(out, told))
 	case err := <-told:
 		switch {
 		case errors.Is(err, errGone) && f.learn(store.Outcome{End: store.Lapsed}, f.held.Token):
@@ -60,6 +60,27 @@ func relay(f *Fill) step {
 		// Who comes before the holder has committed would find nothing to look up.
 		f.learn(<-ended, "")
 		return nil
+	}
+}
+
+// hearToEnd waits for the rest of the body. When the holder's lease has lapsed although it meant to keep what it fetches,
+// it is paused, cut off, or streams what became too large: only the last still sends.
+func (f *Fill) hearToEnd(out store.Outcome, told chan error) error {
+	if out.End != store.Lapsed {
+		return <-told
+	}
+	tick := time.NewTicker(leaseTTL)
+	defer tick.Stop()
+	for size := f.spool.Size(); ; size = f.spool.Size() {
+		select {
+		case err := <-told:
+			return err
+		case <-tick.C:
+			if f.spool.Size() == size {
+				f.cancel(ErrStalled)
+				return <-told
+			}
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func ask(f *Fill) step {
 	case p == nil || f.ask.Why == Part:
 	case p.Kind == policy.Answer:
 		return f.send(policy.Validators(p.Stored))
-	case p.Kind == policy.Part:
+	case p.Kind == policy.Part && f.ask.Plan.Request.Method == http.MethodGet:
 		if rest, ok := policy.Missing(p.Stored); ok {
 			f.gap = true
 			return f.send(rest)
