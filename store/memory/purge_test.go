@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/policy"
 	"weir/store"
+	"weir/store/storetest"
 )
 
 // tag fills a page with an entry that has tags.
@@ -126,4 +129,14 @@ func TestPurgeCounts(t *testing.T) {
 	if st := s.Stats(); st.Entries != 0 || st.Bytes != 0 {
 		t.Errorf("left: %+v", st)
 	}
+}
+
+// Fills, looks and purges by chance: nothing purged is answered.
+func TestPurgedIsNeverAnswered(t *testing.T) {
+	seed := rand.Uint64()
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t, 64<<20)
+		h := storetest.History{Seed: seed, Steps: 2000, Pause: time.Millisecond}
+		h.Play(t, s, s)
+	})
 }

@@ -250,6 +250,8 @@ func (b *bell) hear(payload string) {
 	}
 	if b.gap(part[1], number) {
 		b.lost()
+		s := b.store
+		s.spawn(func() { _ = s.replay(s.life) }) // it may have been flushed
 	}
 	if m.Token != "" {
 		out := parseOutcome(part[4])
@@ -312,7 +314,7 @@ func (b *bell) look(match func(*waiter) bool) {
 // the purge is not its business, though it may be heard of before.
 func (b *bell) purged(from string, p purgeNote, at uint64) {
 	sel := p.selector()
-	b.store.recent.add(past{sel: sel, mode: p.Mode, at: at, taken: true})
+	b.store.remember(past{sel: sel, mode: p.Mode, at: at, taken: true})
 	b.store.leases.lose(func(_ string, h *held) bool {
 		return h.taken <= at && store.Covers(sel, h.key, nil)
 	})

@@ -28,6 +28,10 @@ func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write
 	if lost(lease) {
 		return about("commit", lease.Key, store.ErrLost)
 	}
+	if lease.Taken > 0 && s.notes.About(write.Key, &write.Entry.Stored).Newest() >= lease.Taken {
+		out := store.Outcome{End: store.Lapsed}
+		return about("commit", lease.Key, errors.Join(store.ErrLost, s.Release(ctx, lease, out)))
+	}
 	d := draft{names: s.of(write.Key), entry: write.Entry, token: lease.Token}
 	e := *write.Entry
 	e.Key, e.Stored = write.Key, s.clock.toStore(e.Stored)

@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,14 +36,14 @@ func TestContractBehindNear(t *testing.T) {
 // replicas are two on one Redis, each with its near tier.
 type replicas struct {
 	*bench
-	a, b   *near.Store
-	behind *Store // a
+	a, b  *near.Store
+	other *Store // behind b
 }
 
 func newReplicas(t *testing.T) *replicas {
 	b := newBench(t)
 	other := b.srv.open(t, b.srv.config("weir"))
-	return &replicas{bench: b, a: before(t, b.Store), b: before(t, other), behind: b.Store}
+	return &replicas{bench: b, a: before(t, b.Store), b: before(t, other), other: other}
 }
 
 // fill keeps an answer with a tag in a's name.
@@ -228,5 +229,30 @@ func TestFullRedisIsAnIsland(t *testing.T) {
 	r.must(r.raw.ConfigSet(ctx, "maxmemory", "0").Err())
 	if got, err = r.a.Take(ctx, page("x"), want("t4")); err != nil || got.Entry != nil || got.Lease == nil || got.Alone != nil {
 		t.Errorf("with room again: %+v, %v", got, err)
+	}
+}
+
+// TestPurgedIsNeverAnswered: fills, looks and purges by chance, while lines break and Redis is flushed. A replica that
+// has not noticed yet that it is deaf has a second; all others have none.
+func TestPurgedIsNeverAnswered(t *testing.T) {
+	for name, h := range map[string]*storetest.History{
+		"undisturbed": {},
+		"disturbed":   {Bound: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplicas(t)
+			h.Seed, h.Steps, h.Pause = rand.Uint64(), 500, 2*time.Millisecond
+			if h.Bound > 0 {
+				h.Disturb = func(dice *rand.Rand) {
+					if dice.IntN(4) == 0 {
+						r.must(r.raw.FlushDB(t.Context()).Err())
+					} else {
+						r.must(r.raw.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
+					}
+				}
+				r.replies, r.other.replies = 50*time.Millisecond, 50*time.Millisecond
+			}
+			h.Play(t, r.a, r.b)
+		})
 	}
 }

@@ -30,7 +30,7 @@ func (s *Store) Purge(ctx context.Context, sel policy.Selector, mode store.Mode)
 	done, err := write(ctx, p)
 	if err != nil {
 		// It may have come to be written all the same: then it is dated twice.
-		s.recent.add(past{sel: sel, mode: mode, at: s.Now()})
+		s.remember(past{sel: sel, mode: mode, at: s.Now()})
 		return store.Purged{}, fmt.Errorf("purge: %w", err)
 	}
 	return store.Purged{Estimate: done.estimate, Replicas: s.replied(ctx, acks, done.heard), At: done.at}, nil

@@ -226,3 +226,37 @@ func TestRecentIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestFlushedNotes: a Redis that was flushed has no notes any more. What fills that they are about bring is refused all the
+// same, and Redis is told again as soon as that is noticed.
+func TestFlushedNotes(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	b.seed(page("replaced"), "one", -time.Second)
+	l := b.lease(page("x"), "t1")
+	b.seed(page("replaced"), "two", -time.Second) // rings, so that the number is known
+	b.purge(policy.Selector{Tag: "red"}, store.Hard)
+	b.must(b.raw.FlushDB(ctx).Err())
+	waiter := make(chan store.Outcome, 1)
+	go func() {
+		out, err := b.Await(ctx, page("x"), "t1")
+		if err != nil {
+			t.Error(err)
+		}
+		waiter <- out
+	}()
+	e := answer("before the purge", long)
+	e.Tags = []string{"red"}
+	b.fails(b.Commit(ctx, l, write(page("x"), e)), store.ErrLost)
+	if out := <-waiter; out.End != store.Lapsed {
+		t.Errorf("who waited learned %+v", out)
+	}
+	if e := b.taken(page("x"), look()).Entry; e != nil {
+		t.Error("what was purged is there")
+	}
+	if n := b.raw.Exists(ctx, b.of(page("x")).notes).Val(); n != 0 {
+		t.Fatal("the note is not gone")
+	}
+	b.purge(policy.Selector{Page: page("other").Primary}, store.Hard) // rings a lower number
+	eventually(t, "Redis is told again", func() bool { return b.raw.Exists(ctx, b.of(page("x")).notes).Val() == 1 })
+}

@@ -17,6 +17,8 @@ const (
 	lag = time.Minute
 	// mostRecent bounds what is remembered of purges; the oldest go first.
 	mostRecent = 4096
+	// longestFill is as long as anybody lets one run.
+	longestFill = time.Hour
 	// batch is how many steps are replayed in one go.
 	batch = 1024
 )
@@ -55,6 +57,18 @@ func (r *recent) all() []past {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.list)
+}
+
+// remember keeps a purge for a Redis that forgets it, and for fills that run.
+func (s *Store) remember(p past) {
+	s.recent.add(p)
+	if p.sel.Page != "" {
+		return // the lease tells
+	}
+	s.notes.Add(p.sel, p.mode, p.at)
+	if s.notes.Len() > mostRecent {
+		s.notes.Forget(s.Now() - uint64(longestFill.Microseconds()))
+	}
 }
 
 // replay tells Redis the recent purges again, with the dates that they had. Those that it never took are rung, too.

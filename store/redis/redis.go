@@ -28,6 +28,7 @@ type Store struct {
 	bell    *bell
 	leases  leases
 	recent  recent
+	notes   store.Notes // as heard: a Redis that was flushed has them no more, and fills that they are about may still run
 	timeout time.Duration
 	replies time.Duration // how long a purge waits for replicas to ring back (R11)
 	waiting atomic.Int64
