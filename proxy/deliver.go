@@ -43,7 +43,7 @@ func deliver(d policy.Decision) *state {
 // fromEntry answers from what is stored: a hit, or what another replica or a 304 has just made good again.
 func (x *exchange) fromEntry(d policy.Decision) {
 	e := x.entry
-	x.report.Hit = x.report.Reason.Forward() == "" && x.report.Reason != policy.StaleIfError && x.report.Reason != policy.SoftTimeout
+	x.report.Hit = x.unasked || x.report.Reason.Forward() == "" && x.report.Reason != policy.StaleIfError && x.report.Reason != policy.SoftTimeout
 	if x.report.Hit {
 		x.report.TTL = time.Until(e.FreshUntil)
 	} else {

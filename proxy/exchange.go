@@ -41,6 +41,7 @@ type exchange struct {
 	// despite: a remembered failure was no help, so the upstream is asked all the same (R23).
 	despite bool
 	paused  time.Duration // for which that failure spares it
+	unasked bool          // a remembered failure is stood in for: nothing went upstream (RFC 9211 §2.1)
 	over    string        // the token of a holder that is gone (R14)
 
 	report Report

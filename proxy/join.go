@@ -94,6 +94,7 @@ func (x *exchange) failedBefore(fault policy.Fault) *state {
 	}
 	x.fault = fault
 	if d := x.policy.Rescue(x.plan, storedOf(x.entry), fault, x.moment()); d.Action == policy.Serve {
+		x.unasked = true
 		return rescue()
 	}
 	if fault.Kind == policy.Spared {

@@ -19,7 +19,9 @@ func rescue() *state {
 	return &state{"rescue", func(x *exchange) *state {
 		d := x.policy.Rescue(x.plan, storedOf(x.entry), x.fault, x.moment())
 		if d.Action == policy.Serve || d.Action == policy.ServeAndRefresh {
-			x.report.FwdStatus = x.fault.Status
+			if !x.unasked {
+				x.report.FwdStatus = x.fault.Status
+			}
 			x.report.Detail = policy.FaultReason(x.fault)
 			x.leave()
 			return deliver(d)
