@@ -79,7 +79,7 @@ func TestStaleOnEveryFailure(t *testing.T) {
 					w.get("/p")
 					time.Sleep(61 * time.Second)
 					for i := range 6 {
-						w.want("stale", <-w.client(i%2, "GET", "/p"), 200, "v1", "fwd=stale")
+						w.want("stale", <-w.client(i%2, "GET", "/p"), 200, "v1", "weir; ")
 						if i == 0 {
 							w.want("why", w.get("/p"), 200, "v1", "detail="+f.says)
 						}
