@@ -25,7 +25,6 @@ import (
 	"weir/proxy/upstream"
 	"weir/store"
 	"weir/store/memory"
-	"weir/store/redis"
 )
 
 // replica is one process of ours, furnished from its configuration.
@@ -35,6 +34,7 @@ type replica struct {
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
 	store     store.Store
+	memory    *memory.Store // all of it, or its near tier; nil: there is none
 	upstreams map[string]*upstream.Upstream
 	handler   *proxy.Handler
 	traffic   *http.Server
@@ -87,31 +87,6 @@ func (r *replica) furnish() (err error) {
 	return nil
 }
 
-// openStore opens what the file names. A Redis that is away is a warning, unless the file says that it is required (decision 10).
-func (r *replica) openStore() (store.Store, error) {
-	if r.config.Store.Kind == "memory" {
-		return memory.New(r.config.MemoryStore()), nil
-	}
-	s, err := redis.Open(r.config.Store.Redis)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	err = s.Check(ctx)
-	r.reached = err == nil
-	switch {
-	case err != nil && r.config.Required():
-		return nil, errors.Join(fmt.Errorf("store.redis is required and away: %w", err), s.Close())
-	case err != nil:
-		r.log.Warn("redis is away; this replica serves alone until it is back", "addresses", r.config.Store.Redis.Addresses, "fault", err.Error())
-	}
-	for _, w := range s.Warnings(ctx) {
-		r.log.Warn("redis is not set up for this", "warning", w)
-	}
-	return s, nil
-}
-
 // meetPeers opens the peers' listener and says where the others reach it. Without it replicas wait for each other's
 // commits: slower, and just as right, so a fault here is a warning.
 func (r *replica) meetPeers() (advertise string) {
@@ -143,18 +118,6 @@ func outward(addresses []string) string {
 		}
 	}
 	return "127.0.0.1" // a socket of this machine
-}
-
-// kept counts what the memory store holds; nil with another store.
-func (r *replica) kept() func() (entries, bytes, evictions int64) {
-	m, ok := r.store.(*memory.Store)
-	if !ok {
-		return nil
-	}
-	return func() (int64, int64, int64) {
-		s := m.Stats()
-		return s.Entries, s.Bytes, s.Evictions
-	}
 }
 
 func (r *replica) stats() map[string]upstream.Stats {
@@ -282,23 +245,6 @@ func (r *replica) announce(traffic, door net.Addr) {
 	if names := r.config.WithoutLifetime(); len(names) > 0 {
 		r.log.Info("answers that state no lifetime are not kept on these routes; cache.ttl (or --ttl) gives them one", "routes", names)
 	}
-}
-
-// tellOfStore logs when the line to the shared store breaks, and when it is whole again; not what a replica that
-// leaves has cut itself, nor a return from what nobody was told of.
-func (r *replica) tellOfStore(ctx context.Context) {
-	broken := !r.reached
-	_ = r.store.Watch(ctx, func(e store.Event) {
-		switch {
-		case r.leaving.Load():
-		case e.Kind == store.Silence && !broken:
-			broken = true
-			r.log.Warn("the line to redis is broken; this replica serves alone until it is back")
-		case e.Kind == store.Healed && broken:
-			broken = false
-			r.log.Info("the line to redis is whole again")
-		}
-	})
 }
 
 func (r *replica) obey(ctx context.Context, hup, term <-chan os.Signal) error {

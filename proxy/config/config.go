@@ -52,7 +52,7 @@ type Memory struct {
 // Store says where entries are kept.
 type Store struct {
 	Kind    string       `mapstructure:"kind"`     // memory | redis
-	MaxSize Size         `mapstructure:"max_size"` // of the memory store
+	MaxSize Size         `mapstructure:"max_size"` // of the memory store, or the near tier
 	MaxBody Size         `mapstructure:"max_body"`
 	Redis   redis.Config `mapstructure:"redis"`
 }

@@ -170,12 +170,14 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 		ask.Prior = got.Entry
 	}
 	taken = Taken{Entry: got.Entry, Failed: got.Failed}
-	switch {
-	case err != nil:
+	if fault := errors.Join(err, got.Alone); fault != nil {
 		taken.StoreFault, taken.StoreWhy = "take", policy.StoreUnavailable
-		if errors.Is(err, store.ErrReadOnly) {
+		if errors.Is(fault, store.ErrReadOnly) {
 			taken.StoreWhy = policy.StoreReadOnly
 		}
+	}
+	switch {
+	case err != nil:
 		return t.island(name, ask, taken, lostReply(err, ask, want))
 	case got.HeldBy != nil:
 		if taken.Fill = t.own(got.HeldBy.Token); taken.Fill == nil {

@@ -24,8 +24,11 @@ type Config struct {
 	TLS            TLS           `mapstructure:"tls"`
 	Prefix         string        `mapstructure:"prefix"`
 	Timeout        time.Duration `mapstructure:"timeout"` // of one small command
-	// Required is main's to heed: a Redis that is away at start is otherwise a warning.
+	// What follows is main's to heed. Required: a Redis that is away at start is otherwise a warning.
 	Required bool `mapstructure:"required"`
+	// Near: a memory store stands in front; what it is filled with while Redis is away is fresh for AwayTTL at most.
+	Near    bool          `mapstructure:"near"`
+	AwayTTL time.Duration `mapstructure:"away_ttl"`
 }
 
 // TLS is how the connection is secured.
