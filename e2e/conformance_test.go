@@ -156,7 +156,9 @@ func TestJudgeOfAPlainProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
-		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		// A kept connection may be closed at the moment it is used, and a PUT is not sent twice.
+		Transport:    &http.Transport{DisableKeepAlives: true},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	})
 	defer proxy.Close()
