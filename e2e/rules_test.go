@@ -299,7 +299,8 @@ func TestEveryScenarioTellsItsStory(t *testing.T) {
 
 // What a machine of ours is called, or where something lay on it, means nothing to others.
 func TestNoMachinePaths(t *testing.T) {
-	machine := regexp.MustCompile(`/(work|root)/[a-z]|/home/[a-z]|/tmp/[a-z]|proxy\.golang\.org|sum\.golang\.org|docker\.io|registry\.[a-z0-9]+\.|deb\.debian|/bash_jobs`)
+	// The letters in brackets keep this line from being what it looks for.
+	machine := regexp.MustCompile(`/(work|roo[t])/[a-z]|/hom[e]/[a-z]|/tm[p]/[a-z]|prox[y]\.golang\.|su[m]\.golang\.|docke[r]\.io|registr[y]\.[a-z0-9]+\.|de[b]\.debian|/bash_job[s]`)
 	walk(t, func(name string, text []byte) {
 		if name == "e2e/rules_test.go" || path.Base(name) == "go.sum" {
 			return
