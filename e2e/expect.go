@@ -103,7 +103,17 @@ func (w *world) lookUpstream(args []string) error {
 }
 
 func (w *world) lookRedis(args []string) error {
-	if w.redis == nil || len(args) != 2 || args[0] != "lacks" {
+	if w.redis == nil || len(args) != 2 {
+		return permanent{script.ErrUsage}
+	}
+	switch args[0] {
+	case "asked":
+		if err := count(float64(w.redis.line.asked()), args[1]); err != nil {
+			return fmt.Errorf("commands for Redis: %w", err)
+		}
+		return nil
+	case "lacks":
+	default:
 		return permanent{script.ErrUsage}
 	}
 	if w.redis.line.has(args[1]) {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -98,6 +99,7 @@ type line struct {
 	conns   map[net.Conn]bool
 	lossy   map[net.Conn]bool // lost bytes in a black hole
 	carried bytes.Buffer      // what replicas have sent to the server
+	marked  int               // so much of it is not counted
 }
 
 func newLine(socket string) (*line, error) {
@@ -137,6 +139,22 @@ func (l *line) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return bytes.Contains(l.carried.Bytes(), []byte(text))
+}
+
+// mark begins to count what is asked of the server.
+func (l *line) mark() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.marked = l.carried.Len()
+}
+
+// command is one that looks something up, or changes it; not what only keeps a line.
+var command = regexp.MustCompile(`(?i)\r\n(evalsha|eval|get|set|unlink|expire)\r\n`)
+
+func (l *line) asked() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(command.FindAll(l.carried.Bytes()[l.marked:], -1))
 }
 
 func reset(conn net.Conn) {

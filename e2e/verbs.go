@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,8 +34,8 @@ func (w *world) verbs() map[string]script.Cmd {
 		"leave":    {"client", "close a client's connection", 1, w.leave},
 		"release":  {"gate", "let everybody through a gate", 1, w.release},
 		"settle":   {"", "until no replica fetches anything any more", 0, w.settle},
-		"purge":    {"replica path [soft]", "purge a URL through the admin port", 2, w.purge},
-		"redis":    {"start | kill | flush | cut | pause | blackhole | heal", "the Redis and the line to it", 1, w.doRedis},
+		"purge":    {"replica path|tag=…|prefix=…|host=…|route=…|all [soft]", "purge through the admin port", 2, w.purge},
+		"redis":    {"start | kill | flush | cut | pause | blackhole | heal | mark", "the Redis and the line to it", 1, w.doRedis},
 		"expect":   {"what...", "wait for an answer and check it, or check a count now", 2, w.expect},
 		"until":    {"[limit] what...", "the same, tried until it holds", 2, w.until},
 	} {
@@ -256,17 +258,49 @@ func (w *world) settle([]string) error {
 	})
 }
 
+// purge is done when every replica that shares the Redis confirms it: on busy cores one may need longer than a purge waits
+// for it.
 func (w *world) purge(args []string) error {
 	r, err := w.replica(args[0])
 	if err != nil {
 		return err
 	}
-	selector := map[string]any{"url": "http://weir.test" + args[1]}
-	if len(args) > 2 {
-		selector[args[2]] = true
+	kind, value, named := strings.Cut(args[1], "=")
+	order := map[string]any{"url": "http://weir.test" + args[1]}
+	switch {
+	case args[1] == "all":
+		order = map[string]any{"all": true}
+	case named && slices.Contains([]string{"tag", "prefix", "host", "route"}, kind):
+		order = map[string]any{kind: value}
 	}
-	_, err = r.tell("/api/purge", selector)
-	return err
+	if len(args) > 2 {
+		order[args[2]] = true
+	}
+	return poll(pollLimit, func() error {
+		text, err := r.tell("/api/purge", order)
+		if err != nil {
+			return permanent{err}
+		}
+		var receipt struct{ Replicas int }
+		if err := json.Unmarshal([]byte(text), &receipt); err != nil {
+			return permanent{err}
+		}
+		if alive := w.alive(); w.redis != nil && receipt.Replicas < alive {
+			return fmt.Errorf("%d of %d replicas confirm the purge", receipt.Replicas, alive)
+		}
+		return nil
+	})
+}
+
+func (w *world) alive() (n int) {
+	for _, r := range w.replicas {
+		select {
+		case <-r.gone:
+		default:
+			n++
+		}
+	}
+	return n
 }
 
 func (w *world) doRedis(args []string) (err error) {
@@ -292,6 +326,8 @@ func (w *world) doRedis(args []string) (err error) {
 		w.redis.line.set(blackhole)
 	case "heal":
 		w.redis.line.set(whole)
+	case "mark":
+		w.redis.line.mark()
 	default:
 		return script.ErrUsage
 	}

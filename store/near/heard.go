@@ -9,11 +9,35 @@ import (
 	"weir/store"
 )
 
-// heard counts what was heard of some pages.
+// heard is what was lately heard of some pages.
 type heard struct {
 	mu   sync.Mutex
-	n    uint64
-	last store.Event
+	n    uint64 // how often
+	last [8]news
+}
+
+// news: of this page, what was leased before then is the past.
+type news struct {
+	page string
+	at   uint64
+}
+
+func (h *heard) hear(n news) {
+	h.last[h.n%uint64(len(h.last))] = n
+	h.n++
+}
+
+// isPast reports whether something was heard since then that makes an entry the past, or so much that it is not known.
+func (h *heard) isPast(since uint64, e *store.Entry) bool {
+	if h.n-since > uint64(len(h.last)) {
+		return true
+	}
+	for i := since; i < h.n; i++ {
+		if n := h.last[i%uint64(len(h.last))]; n.page == e.Key.Primary && e.Leased < n.at {
+			return true
+		}
+	}
+	return false
 }
 
 // asked is the moment before the far store is asked for something, and what had been heard of its page by then (R10).
@@ -35,14 +59,11 @@ func (s *Store) ask(key policy.Key) asked {
 	return asked{h, h.n, time.Now(), key}
 }
 
-// insert keeps an answer, unless it may be the past by now. What was heard of the answer itself, as of one's own commit,
-// does not make it so. While the lock is held nothing is heard of the page.
+// insert keeps an answer, unless it is the past by now. While the lock is held nothing is heard of the page.
 func (a asked) insert(m Memory, e *store.Entry) {
 	a.heard.mu.Lock()
 	defer a.heard.mu.Unlock()
-	h := a.heard
-	itself := h.last.Kind == store.Replaced && h.last.Key.Primary == e.Key.Primary && h.last.At == e.Leased
-	if h.n != a.n && !(h.n == a.n+1 && itself) {
+	if a.heard.isPast(a.n, e) {
 		return
 	}
 	if held, _ := m.Held(e.Key); held != nil && held.Unverified && !e.Unverified {
@@ -75,10 +96,7 @@ func (s *Store) hear(e store.Event) {
 	case store.Replaced:
 		h := s.page(e.Key)
 		h.mu.Lock()
-		if again := h.last.Key.Primary == e.Key.Primary && h.last.At == e.At; !again { // a ring may tell of a signpost, too
-			h.n++
-		}
-		h.last = e
+		h.hear(news{e.Key.Primary, e.At})
 		s.memory.Drop(e.Key, e.At)
 		h.mu.Unlock()
 	case store.PurgedNote:
@@ -88,7 +106,7 @@ func (s *Store) hear(e store.Event) {
 		}
 		h := s.page(policy.Key{Primary: e.Selector.Page})
 		h.mu.Lock()
-		h.n, h.last = h.n+1, e
+		h.hear(news{e.Selector.Page, e.At + 1}) // at or before it
 		s.memory.Obey(e.Selector, e.Mode, e.At)
 		h.mu.Unlock()
 	case store.Silence:

@@ -221,6 +221,21 @@ func TestPastIsNotInserted(t *testing.T) {
 		// What is heard of its own commit does not make it the past.
 		b.fill(b.Store, x, "two")
 		b.peeks(x, "two")
+		// Nor what is heard late of what came before it; but so much that not all of it is remembered does.
+		before := store.Event{Kind: store.Replaced, Key: x, At: 1}
+		got := b.take(x, store.Want{Token: "three", TTL: time.Minute, At: time.Now().Add(time.Hour)})
+		b.f.meant = func() { b.f.obey(before) }
+		b.commit(b.Store, *got.Lease, x, "three")
+		b.peeks(x, "three")
+		b.purge(policy.Selector{All: true}, store.Hard)
+		b.fill(b.f.Store, x, "four")
+		b.f.meant = func() {
+			for range 9 {
+				b.f.obey(before)
+			}
+		}
+		b.take(x, look())
+		b.peeks(x, "")
 	})
 }
 

@@ -198,6 +198,7 @@ func (b *bell) broken(err error) {
 }
 
 func (b *bell) healed() {
+	b.store.breaker.mend() // so that both lines are believed together
 	b.telling.Lock()
 	defer b.telling.Unlock()
 	b.mu.Lock()

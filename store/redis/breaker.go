@@ -33,6 +33,13 @@ func (b *breaker) fine() {
 	b.faults = 0
 }
 
+// mend closes it: Redis was heard on another line.
+func (b *breaker) mend() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.faults, b.open = 0, false
+}
+
 // fault reports whether it was the one too many: then the caller starts heal.
 func (b *breaker) fault() bool {
 	b.mu.Lock()
@@ -53,10 +60,11 @@ func (b *breaker) heal(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if b.closed() {
+			return
+		}
 		if b.probe() == nil {
-			b.mu.Lock()
-			b.faults, b.open = 0, false
-			b.mu.Unlock()
+			b.mend()
 			return
 		}
 	}

@@ -88,7 +88,7 @@ func (s *server) client() *redis.Client {
 }
 
 func (s *server) config(prefix string) Config {
-	return Config{Mode: "single", Addresses: []string{s.socket}, Prefix: prefix, Timeout: time.Second}
+	return Config{Mode: "single", Addresses: []string{s.socket}, Prefix: prefix, Timeout: 3 * time.Second}
 }
 
 // open is a store whose bell is up.
