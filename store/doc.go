@@ -61,6 +61,9 @@
 // A store that refuses writes still answers: Take's entry, with ErrReadOnly beside it where a lease would have been
 // granted (R16).
 //
+// A store with memory of its own may answer a take although the shared store failed: Taken.Alone says so, and what such
+// a lease brings is Unverified (R17).
+//
 // Errors wrap ErrLost, ErrReadOnly, ErrUnavailable, or the context's own. A user of a store treats them all as "go on
 // without the shared store". A closed store is ErrUnavailable, for those who wait in it too.
 package store

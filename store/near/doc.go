@@ -11,7 +11,7 @@
 //
 // Near never inserts the past (R10). Between the question and the answer something may be heard of the page: then the
 // answer is handed on, and not kept; the same after a commit. Notes about more than a page are kept in the memory store,
-// by the far store's dates, and hold whatever is inserted after them.
+// by the far store's dates.
 //
 // # Alone
 //

@@ -44,8 +44,22 @@ func (h *heard) isPast(since uint64, e *store.Entry) bool {
 type asked struct {
 	heard *heard
 	n     uint64
+	wide  uint64
 	at    time.Time
 	key   policy.Key
+}
+
+// wide is how often something was heard of more than a page. What is inserted meanwhile waits for it to be obeyed: the
+// memory store may forget a note once it has held to it all that is there.
+type wide struct {
+	mu sync.RWMutex
+	n  uint64
+}
+
+func (w *wide) count() uint64 {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.n
 }
 
 func (s *Store) page(key policy.Key) *heard {
@@ -56,28 +70,30 @@ func (s *Store) ask(key policy.Key) asked {
 	h := s.page(key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return asked{h, h.n, time.Now(), key}
+	return asked{h, h.n, s.wide.count(), time.Now(), key}
 }
 
 // insert keeps an answer, unless it is the past by now. While the lock is held nothing is heard of the page.
-func (a asked) insert(m Memory, e *store.Entry) {
+func (s *Store) insert(e *store.Entry, a asked) {
 	a.heard.mu.Lock()
 	defer a.heard.mu.Unlock()
-	if a.heard.isPast(a.n, e) {
+	s.wide.mu.RLock()
+	defer s.wide.mu.RUnlock()
+	if s.wide.n != a.wide || a.heard.isPast(a.n, e) {
 		return
 	}
-	if held, _ := m.Held(e.Key); held != nil && held.Unverified && !e.Unverified {
-		m.Drop(e.Key, always) // whatever its date: the far store's word counts
+	if held, _ := s.memory.Held(e.Key); held != nil && held.Unverified && !e.Unverified {
+		s.memory.Drop(e.Key, always) // whatever its date: the far store's word counts
 	}
-	m.Insert(e, a.at)
+	s.memory.Insert(e, a.at)
 }
 
 // forget drops a copy of what is not in the far store any more.
-func (a asked) forget(m Memory) {
+func (s *Store) forget(a asked) {
 	a.heard.mu.Lock()
 	defer a.heard.mu.Unlock()
 	if a.heard.n == a.n {
-		m.Drop(a.key, always)
+		s.memory.Drop(a.key, always)
 	}
 }
 
@@ -101,7 +117,10 @@ func (s *Store) hear(e store.Event) {
 		h.mu.Unlock()
 	case store.PurgedNote:
 		if e.Selector.Page == "" {
+			s.wide.mu.Lock()
+			s.wide.n++
 			s.memory.Obey(e.Selector, e.Mode, e.At)
+			s.wide.mu.Unlock()
 			break
 		}
 		h := s.page(policy.Key{Primary: e.Selector.Page})

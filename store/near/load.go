@@ -71,7 +71,7 @@ func (s *Store) known(e *store.Entry) *store.Entry {
 // is loaded behind the answer's back.
 func (s *Store) keep(e *store.Entry, a asked) {
 	if _, here := e.Body.(store.Bytes); here || e.Body == nil {
-		a.insert(s.memory, e)
+		s.insert(e, a)
 		return
 	}
 	size := e.Body.Size()
@@ -98,5 +98,5 @@ func (s *Store) load(e *store.Entry, a asked) {
 	}
 	c := *e
 	c.Body = body
-	a.insert(s.memory, &c)
+	s.insert(&c, a)
 }

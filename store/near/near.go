@@ -54,6 +54,7 @@ type Store struct {
 	awayTTL time.Duration
 	seed    maphash.Seed
 	heard   [stripes]heard
+	wide    wide
 	line    atomic.Pointer[line]
 	island  island
 	loads   loads
@@ -115,7 +116,7 @@ func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (stor
 		got.Entry = s.known(got.Entry)
 		s.keep(got.Entry, a)
 	case err == nil:
-		a.forget(s.memory)
+		s.forget(a)
 	}
 	if isAlone(err) {
 		return s.alone(ctx, key, want, got, err)

@@ -215,7 +215,10 @@ func TestPastIsNotInserted(t *testing.T) {
 	}
 	try(t, func(b *bench) {
 		b.fill(b.f.Store, x, "one")
-		b.f.meant = func() { b.fill(b.f.Store, page("y"), "other"); b.purge(policy.Selector{Tag: "blue"}, store.Hard) }
+		b.f.meant = func() {
+			b.fill(b.f.Store, page("y"), "other")
+			b.purge(policy.Selector{Page: page("z").Primary}, store.Hard)
+		}
 		b.take(x, look())
 		b.peeks(x, "one")
 		// What is heard of its own commit does not make it the past.

@@ -11,7 +11,6 @@ import (
 
 	"weir/policy"
 	"weir/store"
-	"weir/store/storetest"
 )
 
 // SHA-256 by another program: printf 'api http://example.com/x' | sha256sum.
@@ -85,49 +84,6 @@ func TestValues(t *testing.T) {
 			t.Errorf("%q read as %+v", foreign, got)
 		}
 	}
-}
-
-// TestContractInACluster: it refuses scripts whose keys lie in more than one.
-func TestContractInACluster(t *testing.T) {
-	srv := startCluster(t)
-	t.Run("", func(t *testing.T) {
-		storetest.Run(t, func(t *testing.T) (a, b storetest.Store) {
-			c := srv.config("weir-" + t.Name()[len("TestContractInACluster"):])
-			c.Mode, c.Addresses, c.Prefix = "cluster", []string{"127.0.0.1:" + srv.port}, clean(c.Prefix)
-			return srv.open(t, c), srv.open(t, c)
-		}, storetest.RealClock)
-	})
-}
-
-// cluster is one node, with all slots.
-type cluster struct {
-	*server
-	port string
-}
-
-func startCluster(t *testing.T) cluster {
-	t.Helper()
-	port := freePort(t)
-	srv := startServer(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", freePort(t))
-	raw := srv.client()
-	defer func() { _ = raw.Close() }()
-	if err := raw.Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the cluster is up", func() bool {
-		return raw.Set(t.Context(), "x", "y", time.Second).Err() == nil
-	})
-	return cluster{srv, port}
-}
-
-func clean(prefix string) string {
-	b := []byte(prefix)
-	for i, c := range b {
-		if c == '{' || c == '}' || c == '|' || c <= ' ' {
-			b[i] = '_'
-		}
-	}
-	return string(b)
 }
 
 // TestSentinel: the master is found by name, and its successor too.

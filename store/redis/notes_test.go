@@ -65,37 +65,6 @@ func TestPurgeOfAHundredThousand(t *testing.T) {
 	b.holds(page("other"), "other")
 }
 
-// TestPurgeInACluster: the 256 tags are written together, and scripts that the servers have forgotten are taught.
-func TestPurgeInACluster(t *testing.T) {
-	t.Parallel()
-	srv := startCluster(t)
-	c := srv.config("weir")
-	c.Mode, c.Addresses = "cluster", []string{"127.0.0.1:" + srv.port}
-	raw := srv.client()
-	defer func() { _ = raw.Close() }()
-	b := &bench{T: t, srv: srv.server, Store: srv.open(t, c), raw: raw}
-	for range 2 {
-		for i := range 20 {
-			e := answer("one", long)
-			e.Tags = []string{"all"}
-			k := page(fmt.Sprint(i))
-			b.must(b.Commit(t.Context(), b.lease(k, "t1"), write(k, e)))
-		}
-		b.must(raw.ScriptFlush(t.Context()).Err())
-		trips := b.countTrips()
-		b.purge(policy.Selector{Tag: "all"}, store.Hard)
-		// At most: the notes twice, their script, the last note twice, the answer to the bell.
-		if got := trips.n.Load(); got > 6 {
-			t.Errorf("it took %d round trips", got)
-		}
-		for i := range 20 {
-			if e := b.taken(page(fmt.Sprint(i)), look()).Entry; e != nil {
-				t.Errorf("%d is still there", i)
-			}
-		}
-	}
-}
-
 // TestPurgeIsToldAgain: a Redis that comes back without the last purges, as one does that has taken over, is told them,
 // with the dates that they had.
 func TestPurgeIsToldAgain(t *testing.T) {
