@@ -84,50 +84,59 @@ func (s *Store) Commit(_ context.Context, held store.Lease, write store.Write) e
 	if write.Key.Primary != held.Key.Primary || write.Variant != nil && write.Sign.Primary != held.Key.Primary {
 		return failed("commit", held.Key, errors.New("the lease is for another page"))
 	}
-	replaced, taken, err := s.commit(held, write)
+	done, err := s.commit(held, write)
 	if err != nil {
 		return failed("commit", held.Key, err)
 	}
 	s.evict()
-	if replaced {
-		s.watchers.Tell(store.Event{Kind: store.Replaced, Key: write.Key, At: taken})
+	for _, key := range done.replaced {
+		s.watchers.Tell(store.Event{Kind: store.Replaced, Key: key, At: done.taken})
 	}
 	return nil
 }
 
-// commit is Commit under the shard's lock: what it replaced, and when its lease was taken.
-func (s *Store) commit(held store.Lease, write store.Write) (replaced bool, taken uint64, err error) {
+// committed is what a commit replaced, and when its lease was taken.
+type committed struct {
+	replaced []policy.Key
+	taken    uint64
+}
+
+// commit is Commit under the shard's lock.
+func (s *Store) commit(held store.Lease, write store.Write) (done committed, err error) {
 	sh, now := s.shard(held.Key), time.Now()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	l := sh.lease(held.Key, held.Token)
 	if l == nil {
-		return false, 0, store.ErrLost
+		return done, store.ErrLost
 	}
 	puts := sh.puts(l, write, now) // and what is there is held to the notes, which may end the lease
 	switch {
 	case l.ended && l.committed:
-		return false, 0, nil // the same commit, come again
+		return done, nil // the same commit, come again
 	case l.ended:
-		return false, 0, store.ErrLost
+		return done, store.ErrLost
 	case s.notes.About(write.Key, &write.Entry.Stored).Newest() >= l.Taken:
 		l.revoke(now) // its tags are known only now
-		return false, 0, store.ErrLost
+		return done, store.ErrLost
 	}
 	l.committed = true
 	for _, p := range puts {
 		if !s.Fits(p.size) {
 			l.end(store.Outcome{End: store.Lapsed}, now)
-			return false, 0, nil
+			return done, nil
 		}
 	}
-	replaced = sh.entry(write.Key, now) != nil
 	for _, p := range puts {
+		if sh.entry(p.entry.Key, now) != nil {
+			done.replaced = append(done.replaced, p.entry.Key)
+		}
 		sh.put(p)
 	}
 	l.end(store.Outcome{End: store.Filled, Taken: l.Taken}, now)
 	sh.sweep(now)
-	return replaced, l.Taken, nil
+	done.taken = l.Taken
+	return done, nil
 }
 
 // evict takes out what the queue gives up, until the rest fits. Between the queue's choice and the shard's lock the

@@ -267,6 +267,38 @@ func TestBelievedForAMinute(t *testing.T) {
 	})
 }
 
+// R5: the signpost is here too, so that a variant costs no question either.
+func TestSignpostsLiveHere(t *testing.T) {
+	try(t, func(b *bench) {
+		x, de := page("x"), policy.Key{Primary: page("x").Primary, Variant: "de"}
+		w := write(de, "de")
+		w.Variant, w.Sign = &policy.Variant{Variant: "de", Arrived: time.Now()}, x
+		if err := b.Commit(context.Background(), *b.take(x, want("t")).Lease, w); err != nil {
+			b.Fatal(err)
+		}
+		b.take(x, look())
+		if e, ok := b.Peek(x); !ok || e.Kind != policy.Signpost || len(e.Variants) != 1 {
+			b.Errorf("peeked %+v", e)
+		}
+		b.peeks(de, "de")
+		// Another replica's variant leaves the signpost incomplete: it goes.
+		en := policy.Key{Primary: x.Primary, Variant: "en"}
+		got, err := b.f.Store.Take(context.Background(), en, want("u"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		w = write(en, "en")
+		w.Variant, w.Sign = &policy.Variant{Variant: "en", Arrived: time.Now()}, x
+		if err := b.f.Store.Commit(context.Background(), *got.Lease, w); err != nil {
+			b.Fatal(err)
+		}
+		if e, ok := b.Peek(x); ok {
+			b.Errorf("the old signpost is still believed: %+v", e.Variants)
+		}
+		b.peeks(de, "de")
+	})
+}
+
 // What another replica commits drops the copy that it replaces.
 func TestReplaced(t *testing.T) {
 	try(t, func(b *bench) {

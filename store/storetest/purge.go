@@ -123,6 +123,16 @@ func purgeChecks() []check {
 				}
 			}
 		}},
+		{"watchers hear of a signpost with a line more", func(c *bench) {
+			c.seedVariant("x", "de")
+			heard := c.watch(c.b)
+			c.seedVariantBeside("x", "en")
+			until(c, "the other replica has heard", func() bool {
+				return slices.ContainsFunc(heard.all(), func(e store.Event) bool {
+					return e.Kind == store.Replaced && e.Key == page("x")
+				})
+			})
+		}},
 		{"watchers hear of replacements", func(c *bench) {
 			c.seed(page("x"), "one", -time.Second)
 			heard := c.watch(c.b)
