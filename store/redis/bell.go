@@ -314,13 +314,16 @@ func (b *bell) look(match func(*waiter) bool) {
 // purged revokes the leases here that the purge covers, and rings back once the watchers have obeyed. A lease taken after
 // the purge is not its business, though it may be heard of before.
 func (b *bell) purged(from string, p purgeNote, at uint64) {
-	sel := p.selector()
-	b.store.remember(past{sel: sel, mode: p.Mode, at: at, taken: true})
+	sel, mode := p.selector(), p.Mode
+	if mode > store.MustValidate {
+		mode = store.Hard // a later version's: whatever it means, it is not less than this
+	}
+	b.store.remember(past{sel: sel, mode: mode, at: at, taken: true})
 	b.store.leases.lose(func(_ string, h *held) bool {
 		return h.taken <= at && store.Covers(sel, h.key, nil)
 	})
 	b.look(func(w *waiter) bool { return store.Covers(sel, w.key, nil) })
-	b.watchers.Tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: p.Mode, At: at})
+	b.watchers.Tell(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: mode, At: at})
 	s := b.store
 	s.spawn(func() {
 		ctx, cancel := context.WithTimeout(s.life, s.timeout)

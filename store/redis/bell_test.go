@@ -217,6 +217,18 @@ func TestPurgeSparesLaterLeases(t *testing.T) {
 	}
 }
 
+// TestPurgeOfALaterVersion: a mode that this version does not know is obeyed as the hardest.
+func TestPurgeOfALaterVersion(t *testing.T) {
+	b := newBench(t)
+	h := b.watch()
+	b.bell.hear(fmt.Sprintf("B1|c|0|7|%s|0|%s", lapsed(),
+		b.bell.message(message{Purge: &purgeNote{ID: 1, Tag: []byte("t"), Mode: store.MustValidate + 1}})))
+	sel := policy.Selector{Tag: "t"}
+	if !h.has(store.Event{Kind: store.PurgedNote, Selector: sel, Mode: store.Hard, At: 7}) {
+		t.Errorf("heard %+v, want the tag purged hard", h.events)
+	}
+}
+
 // TestPurgeFreesVariants: the purge cannot know which variants are leased, and revokes them all the same.
 func TestPurgeFreesVariants(t *testing.T) {
 	b := newBench(t)
@@ -240,6 +252,7 @@ func TestPurgeFreesVariants(t *testing.T) {
 func FuzzHear(f *testing.F) {
 	f.Add("B1|c|7|8|0,0,0,0,0|1|" + `{"from":"a","token":"t","keys":[{"p":"cGFnZQ=="}],"purge":{"id":1,"page":"cA==","mode":0}}`)
 	f.Add("B1||0|0||0|" + `{"from":"a","ack":3}`)
+	f.Add("B1|c|7|8|0,0,0,0,0|0|" + `{"from":"a","purge":{"id":1,"mode":7}}`) // a mode of a later version
 	f.Add("B1|||||||")
 	f.Add("B2|c|7|8|0|1|{}")
 	s, err := Open(Config{Mode: "single", Addresses: []string{"/nowhere/redis.sock"}, Prefix: "weir", Timeout: time.Millisecond})
