@@ -52,7 +52,7 @@ type awaited struct {
 	taken uint64 // what the last one filled was leased then
 	later bool   // that lease began after this exchange arrived: it had seen an earlier one end (R3)
 	seen  bool
-	past  uint64 // a fill that it waited for was leased then: what was leased later was sent after it arrived
+	past  uint64 // what was leased after this was sent after it arrived: a fill that it waited for tells
 }
 
 // state is a step of the exchange's machine. Run acts, and returns what comes next; nil: the end.

@@ -230,6 +230,33 @@ func TestStragglerOfAReloadStorm(t *testing.T) {
 	}
 }
 
+// slow is a store in which every commit takes long.
+type slow struct{ store.Store }
+
+func (s slow) Commit(ctx context.Context, l store.Lease, w store.Write) error {
+	time.Sleep(20 * time.Second)
+	return s.Store.Commit(ctx, l, w)
+}
+
+// The same for who wakes up when the body of that fill is all here, but not yet stored.
+func TestStragglerBeforeTheCommit(t *testing.T) {
+	var looks atomic.Int64
+	inWorld(t, setup{store: func(s store.Store) store.Store { return sleepy{slow{s}, &looks, 5} }}, func(w *world) {
+		w.up.on("/p", after(time.Second, respond(200, "Cache-Control: max-age=600")))
+		first := w.client(0, "GET", "/p", "Cache-Control: no-cache") // one look
+		synctest.Wait()
+		var clients []<-chan result
+		for range 3 { // a look each, and another when the first fill is stored: one of these is slow
+			clients = append(clients, w.client(0, "GET", "/p", "Cache-Control: no-cache"))
+		}
+		w.want("first", <-first, 200, "v1", "stored")
+		for _, c := range clients {
+			w.want("the others", <-c, 200, "v2", "")
+		}
+		w.asked("/p", 2)
+	})
+}
+
 // A failure is shared by all who wait, on both replicas (R22): the upstream is asked once and nobody waits longer.
 func TestFailureIsShared(t *testing.T) {
 	refused := func(*http.Request, int) (*http.Response, error) {

@@ -322,7 +322,11 @@ func next() *state {
 		}
 		select {
 		case <-x.fill.Done():
-			x.awaited.past = max(x.awaited.past, x.fill.Leased())
+			past := x.fill.Leased()
+			if past > 0 && x.fill.Order(x.arrived).Later {
+				past-- // it came too late for a seat only: what this fill stores is for it, too
+			}
+			x.awaited.past = max(x.awaited.past, past)
 			return lookup()
 		case <-x.r.Context().Done():
 			x.gone()
