@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/netip"
 	"sync/atomic"
@@ -99,17 +98,11 @@ func (h *Handler) Explain(r *http.Request) (policy.Plan, policy.Decision, error)
 	if plan.Action != policy.Lookup {
 		return plan, policy.Decision{Action: plan.Action, Reason: plan.Reason}, nil
 	}
-	for range maxSigns {
-		taken, err := h.store.Take(r.Context(), plan.Key, store.Want{At: time.Now()})
-		if err != nil {
-			return plan, policy.Decision{}, err
-		}
-		if taken.Entry == nil || taken.Entry.Kind != policy.Signpost {
-			return plan, p.Decide(plan, storedOf(taken.Entry), policy.Moment{Now: time.Now(), Dice: 1, Health: h.upstreams[plan.Route.Upstream].Health()}), nil
-		}
-		plan = p.Follow(plan, taken.Entry.Stored)
+	plan, entry, err := h.look(r.Context(), p, plan)
+	if err != nil {
+		return plan, policy.Decision{}, err
 	}
-	return plan, policy.Decision{}, errors.New("signposts lead in a circle")
+	return plan, p.Decide(plan, storedOf(entry), h.still(plan)), nil
 }
 
 // Use swaps the policy; exchanges and fills under way keep the one they began with (R31).
