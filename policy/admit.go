@@ -248,6 +248,8 @@ func (b *brought) unstorable() Reason {
 		return StatusRefused
 	case isFailure(status) && b.prior != nil && b.prior.isGoodUntil(b.res.Arrived):
 		return GoodCopyKept
+	case isNeverKept(status) && b.rule.Cache.negativeTTL(status) <= 0:
+		return StatusRefused
 	case b.res.CloseDelimited && b.term.by != stated:
 		return CloseDelimited
 	case b.isUseful():

@@ -269,14 +269,15 @@ func seconds(s string) (n int64, ok bool) {
 	return n, s != ""
 }
 
-// fields are the names listed by all of a directive's forms; none when one of them is bare, or lists no good name.
+// fields are the names listed by all of a directive's forms. None when one of them is bare, or lists none, or what is no
+// name: of "a b" nobody can tell what was meant, so all is.
 func (d directives) fields(name string) []string {
 	var names []string
 	for _, m := range d {
 		if m.name != name {
 			continue
 		}
-		listed := strings.FieldsFunc(m.value, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+		listed := members([]string{m.value})
 		for _, f := range listed {
 			if !isToken(f) {
 				return nil

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -183,6 +184,8 @@ func (c *checker) negative(rules []Negative) {
 				c.add("cache.negative", "%d is no error: use ttl for the others", status)
 			case isOnesOwnFault(status):
 				c.add("cache.negative", "%d is about the one request that earned it, and would be served to all (R27): drop it", status)
+			case isNeverKept(status) && status != http.StatusTooManyRequests:
+				c.add("cache.negative", "%d may be stored by no cache (RFC 6585): drop it", status)
 			}
 		}
 	}

@@ -59,6 +59,8 @@ func TestNewNamesEveryProblem(t *testing.T) {
 		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{404}, 0}} }, `cache.negative: a ttl of 0s keeps nothing`},
 		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{302}, 1}} }, `cache.negative: 302 is no error: use ttl`},
 		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{404, 431}, 1}} }, `cache.negative: 431 is about the one request`},
+		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{416}, 1}} }, `cache.negative: 416 is about the one request`},
+		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{511}, 1}} }, `cache.negative: 511 may be stored by no cache (RFC 6585): drop it`},
 		{func(r *Route) { r.Cache.SetCookie = "drop" }, `cache.set_cookie: "drop" is none of refuse, strip, keep`},
 		{func(r *Route) { r.Cache.ClientDirectives = "honor" }, `cache.client_directives`},
 		{func(r *Route) { r.Cache.Invalidate = "hard" }, `cache.invalidate`},

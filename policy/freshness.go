@@ -43,12 +43,14 @@ func initialAge(res Response, date time.Time) time.Duration {
 
 // ageValue is the first member of Age, or nothing when that is no non-negative integer (RFC 9111 §5.1).
 func ageValue(h http.Header) time.Duration {
-	lines := h["Age"]
-	if len(lines) == 0 {
+	if len(h["Age"]) == 0 {
 		return 0
 	}
-	first, _, _ := strings.Cut(lines[0], ",")
-	n, ok := seconds(strings.Trim(first, " \t"))
+	list := members(h["Age"])
+	if len(list) == 0 {
+		return 0
+	}
+	n, ok := seconds(list[0])
 	if !ok {
 		return 0
 	}
@@ -186,7 +188,17 @@ func takesTTL(status int) bool {
 // only, never by ours (R27).
 func isOnesOwnFault(status int) bool {
 	switch status {
-	case 400, 405, 408, 413, 414, 431:
+	case 400, 405, 408, 412, 413, 414, 416, 417, 431:
+		return true
+	}
+	return false
+}
+
+// isNeverKept lists answers that are not kept by the upstream's word either: what Range and conditions have earned, which
+// no key has, and what no cache may store (RFC 6585 §3 to §6). A route may name 429: it is its upstream's, and in need.
+func isNeverKept(status int) bool {
+	switch status {
+	case 412, 416, 428, 429, 431, 511:
 		return true
 	}
 	return false

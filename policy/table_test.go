@@ -54,6 +54,8 @@ func readCache(t *testing.T, r *Route, key, value string) bool {
 		c.Key.Query.Sort = value == "true"
 	case "tags":
 		c.Tags.Header = values
+	case "targeted":
+		c.Targeted.Fields = values
 	case "bypass.cookies":
 		r.Bypass.Cookies = values
 	case "bypass.headers":

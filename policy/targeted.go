@@ -30,7 +30,11 @@ func (r *rule) targeted(h http.Header) (value string, ok bool) {
 		}
 		// A field that cannot be parsed as a whole is as good as absent (RFC 9213 §2.1): the next one counts.
 		dict, err := httpsfv.UnmarshalDictionary(lines)
-		if err != nil || len(dict.Names()) == 0 || len(dict.Names()) > maxDirectives {
+		if err != nil || len(dict.Names()) > maxDirectives {
+			continue
+		}
+		// Surrogate-Control is older than that, and tells by this which language the answer is to be read in.
+		if dict.Del("content"); len(dict.Names()) == 0 {
 			continue
 		}
 		var members []string

@@ -51,7 +51,7 @@ var faults = []struct {
 	{"504", respond(504), "upstream-status", 504},
 	{"429", respond(429), "upstream-status", 429},
 	{"500 that may be kept", respond(500, "Cache-Control: max-age=30"), "upstream-status", 500},
-	{"429 that may be kept", respond(429, "Cache-Control: max-age=30"), "upstream-status", 429},
+	{"429 with a lifetime", respond(429, "Cache-Control: max-age=30"), "upstream-status", 429},
 	{"304 about another", respond(304, `ETag: "other"`), "upstream-garbage", 502},
 }
 
@@ -138,20 +138,6 @@ func watched(times *[]time.Time, a answer) answer {
 	}
 }
 
-// teller is a store that says, as Redis does, for how much longer a failure is remembered, and not since when it is.
-type teller struct{ store.Store }
-
-func (t teller) Take(ctx context.Context, key policy.Key, want store.Want) (store.Taken, error) {
-	taken, err := t.Store.Take(ctx, key, want)
-	if taken.Failed != nil {
-		told := *taken.Failed
-		told.Remember -= time.Since(told.Since)
-		told.Since = time.Time{}
-		taken.Failed = &told
-	}
-	return taken, err
-}
-
 // The pauses between the requests for a page that fails double up to a minute, whichever replica asks; when it has
 // answered, they begin anew. However many ask meanwhile, they have the stale copy.
 func TestFailuresBackOff(t *testing.T) {
@@ -159,9 +145,8 @@ func TestFailuresBackOff(t *testing.T) {
 		return func(c *policy.Cache) { c.Grace.Well = grace }
 	}
 	for name, s := range map[string]setup{
-		"in grace":          {cache: cache(time.Hour)},
-		"past it":           {},
-		"told by the store": {store: func(s store.Store) store.Store { return teller{s} }},
+		"in grace": {cache: cache(time.Hour)},
+		"past it":  {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.replicas = 3
