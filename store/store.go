@@ -75,8 +75,7 @@ const (
 type Outcome struct {
 	End      End
 	Fault    policy.Fault  // of Failed
-	Remember time.Duration // of Failed: how long the failure is remembered (R23)
-	Since    time.Time     // of Failed: when, by this process's clock; zero where Remember is what is left of it
+	Remember time.Duration // of Failed: how long the failure is remembered (R23); in a Taken, for how much longer
 	Taken    uint64        // of Filled: the lease's, which is the entry's Leased
 }
 

@@ -20,7 +20,7 @@ func (f *Fill) failure(fault policy.Fault) store.Outcome {
 		return store.Outcome{End: store.Lapsed}
 	}
 	fault.RetryAfter = policy.Pause(fault, f.ask.Paused)
-	out := store.Outcome{End: store.Failed, Fault: fault, Since: time.Now()}
+	out := store.Outcome{End: store.Failed, Fault: fault}
 	if f.ask.Prior != nil { // else there is nothing that could stand in
 		// Pages that failed together are not to come back together.
 		out.Remember = fault.RetryAfter + rand.N(fault.RetryAfter/4) + recalled
@@ -29,13 +29,7 @@ func (f *Fill) failure(fault policy.Fault) store.Outcome {
 }
 
 // pauses reports whether a remembered failure spares the upstream still.
-func pauses(out store.Outcome) bool {
-	left := out.Remember
-	if !out.Since.IsZero() {
-		left -= time.Since(out.Since)
-	}
-	return left > recalled
-}
+func pauses(out store.Outcome) bool { return out.Remember > recalled }
 
 // isOurs: the upstream was not asked, or not heard out.
 func isOurs(fault policy.Fault) bool {

@@ -83,7 +83,9 @@ func spared(it *item, now time.Time) *store.Outcome {
 		!now.Before(it.until) || !it.entry.RescueUntil.After(now) {
 		return nil
 	}
-	return it.failed
+	out := *it.failed
+	out.Remember = it.failedUntil.Sub(now)
+	return &out
 }
 
 // grant puts a new lease into the slot.

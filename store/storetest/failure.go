@@ -30,6 +30,19 @@ func failureChecks() []check {
 			// The upstream has answered: nothing of the failure is left.
 			c.lease(c.a, page("x"), want("t4"))
 		}},
+		{"how long a failure is remembered is told by what is left of it", func(c *bench) {
+			c.fail(page("x"), long)
+			c.pass(short)
+			for name, s := range map[string]Store{"a": c.a, "b": c.b} {
+				got := c.take(s, page("x"), want("t3"))
+				if got.Failed == nil {
+					c.Fatalf("%s: taken = %+v, want the failure", name, got)
+				}
+				if left := got.Failed.Remember; left <= 0 || left > long-short {
+					c.Errorf("%s: %v are left, want %v at most", name, left, long-short)
+				}
+			}
+		}},
 		{"a failure is remembered for a while only", func(c *bench) {
 			c.fail(page("x"), short)
 			until(c, "the lease can be had", func() bool {
