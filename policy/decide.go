@@ -156,14 +156,16 @@ func (p *Plan) isInGrace(s *Stored, at Moment) bool {
 // isFresh: no-cache is not, even where another replica's clock is ahead of ours.
 func (s *Stored) isFresh(now time.Time) bool { return !s.Alone && s.FreshUntil.After(now) }
 
-// upstream adds what the client's words say of a request that must go there.
+// upstream adds what the client's words say of a request that must go there: what is kept for nobody, or is asked on
+// conditions of one's own, nobody waits for.
 func (p *Plan) upstream(d Decision) Decision {
 	if p.directives.onlyIfCached {
 		return Decision{Action: Refuse, Reason: OnlyIfCached}
 	}
-	if p.directives.noStore {
-		d.Collapse = false // its answer is kept for nobody, so nobody waits for it
+	if p.HasPrecondition() {
+		d.Action = Fetch
 	}
+	d.Collapse = d.Collapse && !p.directives.noStore && !p.HasPrecondition()
 	return d
 }
 
@@ -187,9 +189,12 @@ func (p *Plan) kind() int { return min(len(p.Particular), 1) }
 // refreshPause is how often a route that collapses clients' refreshes lets one through, for each key.
 const refreshPause = time.Second
 
-// accepts reports whether the client's directives let it be answered from this copy without asking, were it fresh
-// (RFC 9111 §5.2.1).
+// accepts reports whether the client's directives and conditions let it be answered from this copy without asking, were
+// it fresh (RFC 9111 §5.2.1).
 func (p *Plan) accepts(s *Stored, now time.Time) bool {
+	if !p.meets(s) {
+		return false
+	}
 	d := &p.directives
 	if d.noCache || d.maxAge == 0 {
 		collapsed := p.Route.Cache.ClientDirectives == "collapse" && now.Sub(s.Arrived) < refreshPause

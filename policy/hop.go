@@ -89,11 +89,17 @@ func (r *rule) sends(name string) bool {
 // read X_Http_Method as X-Http-Method): conditions and ranges, which are met here; Expect and Te, which are of one
 // connection's dialogue; and fields that make a GET another method behind us.
 func isClientsOwn(name string) bool {
-	switch spelling(name) {
-	case "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range", "expect", "te":
+	name = spelling(name)
+	return asksOwn(name) || name == "expect" || name == "te" || isOverride(name)
+}
+
+// asksOwn names conditions and ranges.
+func asksOwn(name string) bool {
+	switch strings.ToLower(name) {
+	case "if-match", "if-none-match", "if-modified-since", "if-unmodified-since", "if-range", "range":
 		return true
 	}
-	return isOverride(name)
+	return false
 }
 
 // isOverride names fields that make a request one of another method to some frameworks.

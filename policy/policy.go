@@ -66,6 +66,7 @@ type Cache struct {
 	Invalidate       string        `mapstructure:"invalidate"`        // rfc | soft | off
 	Tags             Tags          `mapstructure:"tags"`
 	Targeted         Targeted      `mapstructure:"targeted"`
+	ConvertHead      bool          `mapstructure:"convert_head"` // a HEAD of a page that nobody has fetches it
 }
 
 // Grace is how long stale answers may be served while they are refreshed, written as "30s", or apart for an upstream that

@@ -20,7 +20,7 @@ const (
 	URIMiss          // nothing is stored for the URL
 	VaryMiss         // the page is stored, but no variant of it matches
 	StaleEntry       // what is stored is stale and must be validated or fetched
-	RequestDirective // the client's Cache-Control asked for it
+	RequestDirective // the client asked for it, by Cache-Control or a condition
 	PartialMiss      // what is stored does not cover the range asked for
 	KnownUncacheable // a marker remembers that answers are not shared
 	Unacceptable     // what is stored is coded in a way the client does not accept
@@ -128,7 +128,7 @@ var words = [reasons]word{
 	URIMiss:           {"uri-miss", "nothing is stored for the URL", "uri-miss", 0},
 	VaryMiss:          {"vary-miss", "the page is stored, but no variant of it matches", "vary-miss", 0},
 	StaleEntry:        {"stale-entry", "what is stored is stale and must be validated or fetched", "stale", 0},
-	RequestDirective:  {"request-directive", "the client's Cache-Control asked for it", "request", 0},
+	RequestDirective:  {"request-directive", "the client asked for it, by Cache-Control or a condition", "request", 0},
 	PartialMiss:       {"partial-miss", "what is stored does not cover the range asked for", "partial", 0},
 	KnownUncacheable:  {"known-uncacheable", "a marker remembers that answers are not shared", "miss", 0},
 	Unacceptable:      {"unacceptable", "what is stored is coded in a way the client does not accept", "miss", 0},

@@ -33,7 +33,7 @@ type Fault struct {
 func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision {
 	refuse := Decision{Action: Refuse, Reason: FaultReason(f)}
 	if stored == nil || stored.Kind != Answer || isFailure(stored.Status) ||
-		!admits(stored.Audience, plan.Particular) || !acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) {
+		!admits(stored.Audience, plan.Particular) || !acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) || !plan.meets(stored) {
 		return refuse
 	}
 	if stored.RescueUntil.After(at.Now) && (len(plan.Particular) == 0 || stored.RescueStated) || plan.acceptsRescue(stored, at) {

@@ -3,6 +3,7 @@ package policy
 import (
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -24,13 +25,48 @@ func Validators(stored Stored) http.Header {
 	return h
 }
 
+// Own are the client's conditions and range, for a fill that is its alone: the upstream may spare itself the answer.
+// conditional: 304 is an answer to them.
+func Own(req Request) (fields http.Header, conditional bool) {
+	fields = http.Header{}
+	for name, lines := range req.Header {
+		if asksOwn(name) {
+			fields[name] = lines
+		}
+	}
+	return fields, has(fields, "If-None-Match") || has(fields, "If-Modified-Since")
+}
+
+// MayAskAbout reports whether the upstream may be asked on the client's behalf if the stored answer still holds: there is
+// something to ask by, and what a 304 would confirm is the client's to have.
+func (p *Plan) MayAskAbout(s Stored) bool {
+	return s.Kind == Answer && s.hasValidator() && admits(s.Audience, p.Particular) && !p.HasPrecondition()
+}
+
+// HasPrecondition: the client wants one certain answer or none. That is the upstream's to decide (RFC 9111 §4.3.2).
+func (p *Plan) HasPrecondition() bool {
+	return has(p.Request.Header, "If-Match") || has(p.Request.Header, "If-Unmodified-Since")
+}
+
+// meets reports whether the stored answer is one that the upstream would let through the client's preconditions (RFC 9110
+// §13.1.1, §13.1.4). That they fail is never said here: then they are handed on.
+func (p *Plan) meets(s *Stored) bool {
+	if !p.HasPrecondition() || !s.holdsSuccess() {
+		return true
+	}
+	if lines := p.Request.Header["If-Match"]; len(lines) > 0 {
+		return isStar(lines) || isStrong(s.Header.Get("Etag")) && slices.Contains(slices.Collect(tags(lines)), s.Header.Get("Etag"))
+	}
+	lines := p.Request.Header["If-Unmodified-Since"]
+	limit, ok := ParseDate(lines[0], s.Arrived)
+	modified, dated := ParseDate(s.Header.Get("Last-Modified"), s.Arrived)
+	return len(lines) > 1 || !ok || !dated || !modified.After(limit)
+}
+
 // NotModified reports whether the client's own copy, as its conditionals describe it, is the stored one (RFC 9110 §13,
-// RFC 9111 §4.3.2). What If-Match and If-Unmodified-Since ask is not a cache's to answer.
+// RFC 9111 §4.3.2).
 func NotModified(req Request, stored Stored) bool {
 	if req.Method != http.MethodGet && req.Method != http.MethodHead || !stored.holdsSuccess() {
-		return false
-	}
-	if has(req.Header, "If-Match") || has(req.Header, "If-Unmodified-Since") {
 		return false
 	}
 	if lines, ok := req.Header["If-None-Match"]; ok {
@@ -142,7 +178,7 @@ func updated(stored, fresh http.Header) http.Header {
 // anyTag compares a list of entity tags weakly with one (RFC 9110 §13.1.2, §8.8.3.2). A member that is no entity tag
 // equals only itself, so that a server which writes its tags bare is still understood.
 func anyTag(lines []string, tag string) bool {
-	if len(lines) == 1 && strings.Trim(lines[0], " \t") == "*" {
+	if isStar(lines) {
 		return true
 	}
 	if tag == "" {
@@ -155,6 +191,8 @@ func anyTag(lines []string, tag string) bool {
 	}
 	return false
 }
+
+func isStar(lines []string) bool { return len(lines) == 1 && strings.Trim(lines[0], " \t") == "*" }
 
 // tags yields a list's members in one pass. A comma between quotes is part of a tag, a backslash is itself
 // (RFC 9110 §8.8.3), and a quote left open ends with its line.

@@ -30,14 +30,20 @@ func join() *state {
 
 // asItIs: a HEAD or a range of a page that nobody has, or is filling, goes upstream as it is (R7): it is not worth
 // fetching the whole for. But a range other than the one that is being asked for starts a fill of the whole, which all
-// others join.
+// others join. So does whatever nobody may wait for, though there is nothing yet.
 func (x *exchange) asItIs() bool {
 	if x.entry != nil && x.entry.Kind == policy.Answer {
 		return false
 	}
-	wanted := x.r.Header.Get("Range")
+	if !x.policy.Decide(x.plan, nil, x.moment()).Collapse {
+		return true
+	}
+	if x.r.Method == "HEAD" {
+		return !x.plan.Route.Cache.ConvertHead
+	}
+	wanted := fill.RangeOf(x.r.Header)
 	part := x.h.table.Parting(x.plan)
-	return x.r.Method == "HEAD" || wanted != "" && (part == nil || part.Range() == wanted)
+	return wanted != "" && (part == nil || part.Range() == wanted)
 }
 
 // taken acts on what the table has.
@@ -67,6 +73,12 @@ func (x *exchange) taken(t fill.Taken, ask fill.Ask) *state {
 // nothing usable is stored, and nobody fills.
 func (x *exchange) nothing() *state {
 	x.decision = x.policy.Decide(x.plan, storedOf(x.entry), x.moment())
+	switch {
+	case x.decision.Action == policy.Refuse:
+		return refuse(x.decision.Reason)
+	case !x.decision.Collapse:
+		return alone(x.decision.Reason)
+	}
 	why := fill.Head
 	if x.r.Method != "HEAD" {
 		x.decision.Reason, why = policy.PartialMiss, fill.Part
@@ -78,7 +90,7 @@ func (x *exchange) nothing() *state {
 	case err != nil:
 		x.report.Err = err
 		return refuse(policy.Panicked)
-	case taken.Fill.Range() != x.r.Header.Get("Range") && why == fill.Part:
+	case taken.Fill.Range() != fill.RangeOf(x.r.Header) && why == fill.Part:
 		return join()
 	}
 	return x.board(taken)
@@ -137,9 +149,6 @@ func alone(why policy.Reason) *state {
 	return &state{"alone", func(x *exchange) *state {
 		x.leave()
 		x.decision = policy.Decision{Action: policy.Fetch, Reason: why}
-		if x.r.Header.Get("Range") != "" {
-			return pass(why)
-		}
 		ask := x.ask(fill.Miss)
 		ask.Plan.Request.Method = x.r.Method
 		return x.board(x.h.table.Alone(ask))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,12 +86,14 @@ type Fill struct {
 
 	trailer http.Header // complete when the spool has ended
 	gap     bool        // the request asks for the bytes that a stored part lacks
-	plain   bool        // the request asks for a whole answer, whatever is stored (R28)
-	slot    *upstream.Slot
-	res     *http.Response
-	endless bool // a stream of events: no time limit
-	ended   bool // the lease was committed or released
-	report  Report
+	// conditional: the request asks whether its asker's own copy still holds; a 304 is his.
+	conditional bool
+	plain       bool // the request asks for a whole answer, whatever is stored (R28)
+	slot        *upstream.Slot
+	res         *http.Response
+	endless     bool // a stream of events: no time limit
+	ended       bool // the lease was committed or released
+	report      Report
 }
 
 // Head closes when Result is known.
@@ -136,12 +139,20 @@ func (f *Fill) Method() string { return f.ask.Plan.Request.Method }
 // Complete reports a body that is all here: who comes now did not wait for it, and finds it stored in a moment.
 func (f *Fill) Complete() bool { return f.held == nil && f.spool.Complete() }
 
-// Range is the range that a Part was asked for; "" for every other fill.
+// Range is the range that a Part was asked for, as RangeOf has it; "" for every other fill.
 func (f *Fill) Range() string {
 	if f.ask.Why != Part {
 		return ""
 	}
-	return f.ask.Plan.Request.Header.Get("Range")
+	return RangeOf(f.ask.Plan.Request.Header)
+}
+
+// RangeOf is what a request asks for in part, and on which condition; "": the whole.
+func RangeOf(h http.Header) string {
+	if len(h["Range"]) == 0 {
+		return ""
+	}
+	return strings.Join(h["Range"], ",") + "\n" + strings.Join(h["If-Range"], ",")
 }
 
 // Trailer is what followed the body; it is the asker's, and not to be read before the body's end.

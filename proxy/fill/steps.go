@@ -45,14 +45,20 @@ func (f *Fill) faultOf(err error) policy.Fault {
 // ErrStalled is how a body ends between whose bytes more than idle_timeout has passed.
 var ErrStalled = errors.New("upstream stalled")
 
-// ask sends the request: for confirmation when an answer is there, for the rest when a part is (R7).
+// ask sends the request: for confirmation when an answer is there that its asker may have, for the rest when a part is
+// (R7). Who asks for himself alone does it on his own conditions, unless there is something to confirm.
 func ask(f *Fill) step {
-	p := f.prior
-	switch {
-	case p == nil || f.ask.Why == Part:
-	case p.Kind == policy.Answer:
+	p, plan := f.prior, &f.ask.Plan
+	own, conditional := policy.Own(plan.Request)
+	switch alone := f.ask.Why == Alone; {
+	case f.ask.Why == Part:
+		return f.send(http.Header{"Range": own["Range"], "If-Range": own["If-Range"]}) // others may join it
+	case p != nil && plan.MayAskAbout(p.Stored):
 		return f.send(policy.Validators(p.Stored))
-	case p.Kind == policy.Part && f.ask.Plan.Request.Method == http.MethodGet:
+	case alone && len(own) > 0:
+		f.conditional = conditional
+		return f.send(own)
+	case p != nil && p.Kind == policy.Part && plan.Request.Method == http.MethodGet:
 		if rest, ok := policy.Missing(p.Stored); ok {
 			f.gap = true
 			return f.send(rest)
@@ -77,7 +83,7 @@ func (f *Fill) send(extra http.Header) step {
 	f.report.Head, f.report.Status = arrived.Sub(f.report.Started), f.res.StatusCode
 	res := policy.Response{Status: f.res.StatusCode, Header: f.res.Header, Asked: asked, Arrived: arrived, CloseDelimited: closeDelimited(f.res)}
 	switch {
-	case res.Status == http.StatusNotModified:
+	case res.Status == http.StatusNotModified && !f.conditional:
 		return func(f *Fill) step { return f.confirm(res) }
 	case f.gap && (res.Status == http.StatusPartialContent || res.Status == http.StatusRequestedRangeNotSatisfiable):
 		return func(f *Fill) step { return f.complete(res) }
@@ -91,24 +97,13 @@ func (f *Fill) again(why string) step {
 	if f.prior == nil || f.plain {
 		return f.fail(errors.New(why), policy.Fault{Kind: policy.Garbage})
 	}
-	f.plain, f.gap = true, false
+	f.plain, f.gap, f.conditional = true, false, false
 	return func(f *Fill) step { return f.send(nil) }
 }
 
 // closeDelimited reports a body whose end is the connection's (RFC 9112 §6.3): it looks whole when it was cut.
 func closeDelimited(res *http.Response) bool {
 	return res.ContentLength < 0 && len(res.TransferEncoding) == 0 && res.ProtoMajor == 1
-}
-
-// asked is the client's own question for a range.
-func asked(h http.Header) http.Header {
-	extra := http.Header{}
-	for _, name := range []string{"Range", "If-Range"} {
-		if values := h[name]; values != nil {
-			extra[name] = values
-		}
-	}
-	return extra
 }
 
 func (f *Fill) request(extra http.Header) (*http.Request, error) {
@@ -123,11 +118,10 @@ func (f *Fill) request(extra http.Header) (*http.Request, error) {
 	}
 	req.Host = plan.Authority
 	req.Header = f.ask.Policy.Outgoing(plan)
-	if f.ask.Why == Part {
-		extra = asked(plan.Request.Header)
-	}
 	for name, values := range extra {
-		req.Header[name] = values
+		if len(values) > 0 {
+			req.Header[name] = values
+		}
 	}
 	// What the upstream is told about the client's side is what the key says: nothing else may shape the answer (B050).
 	req.Header.Set("X-Forwarded-Host", plan.Authority)
