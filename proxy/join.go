@@ -354,8 +354,17 @@ func (x *exchange) elsewhere(out store.Outcome) *state {
 		x.fault = out.Fault
 		x.report.FwdStatus = out.Fault.Status
 		return rescue()
+	case store.Revoked:
+		x.awaited.seen = true
+		return x.purged()
 	}
 	x.awaited.seen = true
+	return lookup()
+}
+
+// purged looks up again after a turn that a purge has ended, which does not count (R21).
+func (x *exchange) purged() *state {
+	x.turns--
 	return lookup()
 }
 

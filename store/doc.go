@@ -12,7 +12,7 @@
 // be sent again. Leases of a store are ordered by Taken, which it stamps from its own clock, strictly increasing; an
 // entry bears that of the lease that brought it as Leased.
 //
-// A lease ends by Commit (Filled), by Release (as its outcome says), by running out, or by a purge (both Lapsed). Once
+// A lease ends by Commit (Filled), by Release (as its outcome says), by running out (Lapsed), or by a purge (Revoked). Once
 // it has ended otherwise than by its own commit, Renew and Commit are ErrLost and nothing is written. Where a store
 // cannot tell a lease that ran out from one that it lost itself, the holder may have it again, as long as nobody else has
 // taken it and no purge has come between (R14). Lost closes when the holder ought to know: revoked, or run out.
@@ -32,8 +32,9 @@
 // # What waiters learn
 //
 // Await returns when the lease with that token has ended, whatever way, or at once when it already has. Filled: look up
-// again. Failed: the upstream did, with this fault. Lapsed: compete for the next lease. How a lease ended is remembered
-// for some seconds; after that, as of a lease unheard of, the answer is Lapsed. Taking up again is always right.
+// again. Failed: the upstream did, with this fault. Lapsed: compete for the next lease. Revoked: the same, and who
+// waited may be told so as often as somebody purges. How a lease ended is remembered for some seconds; after that, as of
+// a lease unheard of, the answer is Lapsed. Taking up again is always right.
 //
 // A failure is remembered with its entry when Outcome.Remember says so, as long as the entry's RescueUntil lies ahead:
 // Take then grants no lease and answers the copy with Failed, unless Want.Despite (R23). Without such a copy it grants.
@@ -47,7 +48,7 @@
 // what is stored learns of it when it is looked at. Notes are kept as long as anything can live. Those by prefix are
 // few: past Prefixes of them, one is about the prefix's whole host.
 //
-// In every mode, what was asked before a purge must not be stored after it: leases that it is about end Lapsed, and
+// In every mode, what was asked before a purge must not be stored after it: leases that it is about end Revoked, and
 // their commits are ErrLost. Where the lease's key tells, or the entry that lies there, that is known at once; else when
 // the commit brings the tags. Hard drops entries and signposts. Soft makes stale, and moves the windows in which
 // something stale may be served to the moment of the purge; MustValidate ends all three moments (Dated). A signpost

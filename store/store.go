@@ -66,9 +66,10 @@ type Taken struct {
 type End uint8
 
 const (
-	Filled End = iota // look up again: an answer, a signpost or a marker is there
-	Failed            // the upstream failed, with this status and Retry-After (R22)
-	Lapsed            // holder gone, purged, unable, or nothing to keep: compete for the next lease
+	Filled  End = iota // look up again: an answer, a signpost or a marker is there
+	Failed             // the upstream failed, with this status and Retry-After (R22)
+	Lapsed             // holder gone, unable, or nothing to keep: compete for the next lease
+	Revoked            // purged: the same, and nobody's fault, so that it is no turn (R21)
 )
 
 // Outcome is what those who waited for a lease learn.
@@ -152,8 +153,8 @@ type Store interface {
 	Commit(ctx context.Context, lease Lease, write Write) error
 	// Release ends the lease without writing. Not an error when the lease is no longer ours.
 	Release(ctx context.Context, lease Lease, out Outcome) error
-	// Await returns when the lease with this token on key has ended, however.
-	Await(ctx context.Context, key policy.Key, token string) (Outcome, error)
+	// Await returns when this lease, which somebody holds, has ended, however.
+	Await(ctx context.Context, held Lease) (Outcome, error)
 	// Purge covers what is stored, and revokes what is leased, under the selector.
 	Purge(ctx context.Context, sel policy.Selector, mode Mode) (Purged, error)
 	// Watch reports replacements and purges until ctx ends; obey returns once the replica has obeyed (R11). The first

@@ -64,9 +64,9 @@ func relay(f *Fill) step {
 }
 
 // hearToEnd waits for the rest of the body. When the holder's lease has lapsed although it meant to keep what it fetches,
-// it is paused, cut off, or streams what became too large: only the last still sends.
+// it is paused, cut off, or streams what became too large or was purged: only the last two still send.
 func (f *Fill) hearToEnd(out store.Outcome, told chan error) error {
-	if out.End != store.Lapsed {
+	if out.End == store.Filled || out.End == store.Failed {
 		return <-told
 	}
 	tick := time.NewTicker(leaseTTL)
@@ -119,7 +119,7 @@ func (f *Fill) learn(out store.Outcome, gone string) (first bool) {
 
 // await is how the lease ended.
 func (f *Fill) await() store.Outcome {
-	out, err := f.table.options.Store.Await(f.ctx, f.held.Key, f.held.Token)
+	out, err := f.table.options.Store.Await(f.ctx, *f.held)
 	if err != nil {
 		return store.Outcome{End: store.Lapsed}
 	}

@@ -52,7 +52,7 @@ func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (stor
 		if want.TTL <= 0 || want.Over == "" || want.Over != sl.lease.Token {
 			return held(e, sl.lease, want), nil
 		}
-		sl.lease.revoke(now)
+		sl.lease.lose(store.Lapsed, now)
 	}
 	if want.TTL <= 0 {
 		return store.Taken{Entry: e}, nil
@@ -119,7 +119,7 @@ func (sh *shard) due(l *lease) {
 		sl.lease = nil
 		sh.prune(sl)
 	default:
-		l.revoke(now)
+		l.lose(store.Lapsed, now)
 	}
 }
 
@@ -146,6 +146,12 @@ func (sh *shard) lease(key policy.Key, token string) *lease {
 	return nil
 }
 
+// revoked reports whether a purge ended a lease whose place somebody else's has taken.
+func (sh *shard) revoked(l store.Lease) bool {
+	sl := sh.slot(l.Key)
+	return sl != nil && l.Taken > 0 && l.Taken <= sl.revoked
+}
+
 func (l *lease) granted() *store.Lease {
 	mine := l.Lease
 	mine.Lost = l.lost
@@ -164,10 +170,13 @@ func (l *lease) end(out store.Outcome, now time.Time) {
 	l.prolong(now.Add(remembered))
 }
 
-// revoke ends a lease against its holder's will.
-func (l *lease) revoke(now time.Time) {
+// lose ends a lease against its holder's will: Revoked by a purge, or Lapsed.
+func (l *lease) lose(how store.End, now time.Time) {
 	close(l.lost)
-	l.end(store.Outcome{End: store.Lapsed}, now)
+	if how == store.Revoked {
+		l.shard.slot(l.Key).revoked = l.Taken
+	}
+	l.end(store.Outcome{End: how}, now)
 }
 
 // Renew prolongs a lease that is still held.
@@ -200,12 +209,16 @@ func (s *Store) Release(_ context.Context, held store.Lease, out store.Outcome) 
 }
 
 // Await returns how the lease ended; at once when it has, or is not known.
-func (s *Store) Await(ctx context.Context, key policy.Key, token string) (store.Outcome, error) {
-	sh := s.shard(key)
+func (s *Store) Await(ctx context.Context, held store.Lease) (store.Outcome, error) {
+	sh := s.shard(held.Key)
 	sh.mu.RLock()
-	l := sh.lease(key, token)
+	l := sh.lease(held.Key, held.Token)
+	revoked := sh.revoked(held)
 	sh.mu.RUnlock()
-	if l == nil {
+	switch {
+	case l == nil && revoked:
+		return store.Outcome{End: store.Revoked}, nil
+	case l == nil:
 		return store.Outcome{End: store.Lapsed}, nil
 	}
 	s.waiting.Add(1)
@@ -214,8 +227,8 @@ func (s *Store) Await(ctx context.Context, key policy.Key, token string) (store.
 	case <-l.done:
 		return l.out, nil
 	case <-ctx.Done():
-		return store.Outcome{}, failed("await", key, ctx.Err())
+		return store.Outcome{}, failed("await", held.Key, ctx.Err())
 	case <-s.closed:
-		return store.Outcome{}, failed("await", key, s.refused())
+		return store.Outcome{}, failed("await", held.Key, s.refused())
 	}
 }

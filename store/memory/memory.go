@@ -117,7 +117,7 @@ func (s *Store) commit(held store.Lease, write store.Write) (done committed, err
 	case l.ended:
 		return done, store.ErrLost
 	case s.notes.About(write.Key, &write.Entry.Stored).Newest() >= l.Taken:
-		l.revoke(now) // its tags are known only now
+		l.lose(store.Revoked, now) // its tags are known only now
 		return done, store.ErrLost
 	}
 	l.committed = true

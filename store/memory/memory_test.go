@@ -257,7 +257,7 @@ func step(t *testing.T, s *Store, g, i int) {
 			t.Error(err)
 		}
 	case got.HeldBy != nil:
-		_, _ = s.Await(ctx, k, got.HeldBy.Token)
+		_, _ = s.Await(ctx, *got.HeldBy)
 	}
 	s.Peek(k)
 	if i%20 == 0 {

@@ -48,7 +48,7 @@ func (s *Store) Obey(sel policy.Selector, mode store.Mode, at uint64) int {
 func (sh *shard) purge(p page, said store.Said) (n int) {
 	for _, sl := range p {
 		if l := sl.lease; l != nil && !l.ended && l.Taken <= said.Newest() {
-			l.revoke(time.Now())
+			l.lose(store.Revoked, time.Now())
 		}
 		if sl.item == nil || sl.item.entry.Leased > said.Newest() {
 			continue
@@ -73,7 +73,7 @@ func (s *Store) note(sel policy.Selector, mode store.Mode, at uint64) {
 		sh.mu.Lock()
 		for l := range sh.held {
 			if l.Taken <= at && store.Covers(sel, l.Key, nil) {
-				l.revoke(now)
+				l.lose(store.Revoked, now)
 			}
 		}
 		sh.mu.Unlock()
@@ -115,7 +115,7 @@ func (sh *shard) heed(sl *slot) bool {
 	}
 	said := sh.notes.About(it.key, &it.entry.Stored)
 	if l := sl.lease; l != nil && !l.ended && l.Taken <= said.Newest() {
-		l.revoke(time.Now())
+		l.lose(store.Revoked, time.Now())
 	}
 	switch e := said.Obeyed(it.entry, sh.moment); e {
 	case nil:

@@ -33,7 +33,7 @@ func TestLargest(t *testing.T) {
 			t.Fatalf("commit: %v", err)
 		}
 	}
-	if out, err := s.Await(ctx, key("a"), l.Token); err != nil || out.End != store.Lapsed {
+	if out, err := s.Await(ctx, l); err != nil || out.End != store.Lapsed {
 		t.Errorf("its waiters learn %+v, %v", out, err)
 	}
 	if e, ok := s.Peek(key("a")); !ok || e.Kind != policy.Answer || e.Body.Size() != int64(most) {

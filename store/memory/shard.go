@@ -30,6 +30,8 @@ type slot struct {
 	key   policy.Key
 	item  *item
 	lease *lease // held now, or the last one that was
+	// revoked is when the last lease that a purge ended was taken.
+	revoked uint64
 }
 
 // item is a stored entry. The shard's lock guards what stands here, but for place, which is the queue's, hits and heeded.

@@ -196,7 +196,7 @@ func TestFailuresAlone(t *testing.T) {
 		l := b.take(page("x"), w).Lease
 		done := make(chan store.Outcome)
 		go func() {
-			out, err := b.Await(ctx, page("x"), "t1")
+			out, err := b.Await(ctx, *l)
 			if err != nil {
 				b.Error(err)
 			}

@@ -172,8 +172,8 @@ func (s *Store) Release(ctx context.Context, lease store.Lease, out store.Outcom
 }
 
 // Await waits for a lease where it was granted.
-func (s *Store) Await(ctx context.Context, key policy.Key, token string) (store.Outcome, error) {
-	return s.granter(token).Await(ctx, key, token)
+func (s *Store) Await(ctx context.Context, held store.Lease) (store.Outcome, error) {
+	return s.granter(held.Token).Await(ctx, held)
 }
 
 // Watch tells obey of what the far store's watchers hear, when the copies have obeyed.

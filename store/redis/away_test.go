@@ -37,7 +37,7 @@ func (b *bench) costsNothing(body store.Body) {
 	b.fails(b.Commit(ctx, l, write(page("x"), answer("one", long))), store.ErrUnavailable)
 	b.fails(b.Commit(ctx, l, write(page("x"), answer(string(noise(mib, 1)), long))), store.ErrUnavailable)
 	b.fails(b.Release(ctx, l, store.Outcome{}), store.ErrUnavailable)
-	_, err = b.Await(ctx, page("x"), "t1")
+	_, err = b.Await(ctx, l)
 	b.fails(err, store.ErrUnavailable)
 	_, err = b.Purge(ctx, policy.Selector{Page: "p"}, store.Hard)
 	b.fails(err, store.ErrUnavailable)
@@ -57,7 +57,7 @@ func TestKilledRedis(t *testing.T) {
 	heard := b.watch()
 	waits := make(chan error, 1)
 	go func() {
-		_, err := b.Await(t.Context(), page("y"), "t2")
+		_, err := b.Await(t.Context(), l)
 		waits <- err
 	}()
 	eventually(t, "somebody waits", func() bool { return b.Waiting() == 1 })

@@ -79,7 +79,7 @@ func TestDeafReplica(t *testing.T) {
 		l := b.lease(key, "t1")
 		learned := make(chan store.Outcome, 1)
 		go func() {
-			out, err := b.Await(ctx, key, "t1")
+			out, err := b.Await(ctx, l)
 			if err != nil {
 				t.Errorf("%s: await: %v", name, err)
 			}
@@ -90,7 +90,7 @@ func TestDeafReplica(t *testing.T) {
 		want := map[string]store.Outcome{
 			"filled": {End: store.Filled, Taken: l.Taken},
 			"failed": {End: store.Failed, Fault: policy.Fault{Kind: policy.Reset}},
-			"purged": {End: store.Lapsed},
+			"purged": {End: store.Revoked},
 		}[name]
 		if got := <-learned; got != want {
 			t.Errorf("%s: learned %+v, want %+v", name, got, want)

@@ -29,7 +29,7 @@ func (s *Store) Commit(ctx context.Context, lease store.Lease, write store.Write
 		return about("commit", lease.Key, store.ErrLost)
 	}
 	if lease.Taken > 0 && s.notes.About(write.Key, &write.Entry.Stored).Newest() >= lease.Taken {
-		out := store.Outcome{End: store.Lapsed}
+		out := store.Outcome{End: store.Revoked}
 		return about("commit", lease.Key, errors.Join(store.ErrLost, s.Release(ctx, lease, out)))
 	}
 	d := draft{names: s.of(write.Key), entry: write.Entry, token: lease.Token}

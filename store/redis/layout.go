@@ -66,8 +66,8 @@ func loadScripts() (s scripts, err error) {
 	if err != nil {
 		return s, err
 	}
-	front := fmt.Sprintf("local longest, ended_for, tail, prefixes, lapsed = %d, %d, %d, %d, '%s'\n%s",
-		longest.Milliseconds(), endedFor.Milliseconds(), tailSize, store.Prefixes, lapsed(), shared)
+	front := fmt.Sprintf("local longest, ended_for, tail, prefixes, lapsed, revoked = %d, %d, %d, %d, '%s', '%s'\n%s",
+		longest.Milliseconds(), endedFor.Milliseconds(), tailSize, store.Prefixes, lapsed(), revoked(), shared)
 	for name, to := range map[string]**redis.Script{
 		"take": &s.take, "renew": &s.renew, "await": &s.await,
 		"release": &s.release, "commit": &s.commit, "purge": &s.purge, "note": &s.note,
@@ -157,14 +157,15 @@ func outcomeValue(o store.Outcome) string {
 	return fmt.Sprintf("%d,%d,%d,%d,%d", o.End, o.Fault.Kind, o.Fault.Status, o.Fault.RetryAfter, o.Remember)
 }
 
-func filled() string { return outcomeValue(store.Outcome{End: store.Filled}) }
-func lapsed() string { return outcomeValue(store.Outcome{End: store.Lapsed}) }
+func filled() string  { return outcomeValue(store.Outcome{End: store.Filled}) }
+func lapsed() string  { return outcomeValue(store.Outcome{End: store.Lapsed}) }
+func revoked() string { return outcomeValue(store.Outcome{End: store.Revoked}) }
 
 // parseOutcome takes what it does not know for Lapsed: to compete for the next lease is always right.
 func parseOutcome(value string) store.Outcome {
 	var o store.Outcome
 	_, err := fmt.Sscanf(value, "%d,%d,%d,%d,%d", &o.End, &o.Fault.Kind, &o.Fault.Status, &o.Fault.RetryAfter, &o.Remember)
-	if err != nil || o.End > store.Lapsed {
+	if err != nil || o.End > store.Revoked {
 		return store.Outcome{End: store.Lapsed}
 	}
 	return o

@@ -138,15 +138,15 @@ func (s *Store) Release(ctx context.Context, lease store.Lease, out store.Outcom
 
 // Await waits for the bell, and looks for itself now and then: a message may be lost, and a lease that runs out
 // rings nothing. It listens before it looks, so that nothing falls between.
-func (s *Store) Await(ctx context.Context, key policy.Key, token string) (store.Outcome, error) {
+func (s *Store) Await(ctx context.Context, held store.Lease) (store.Outcome, error) {
 	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
-	w := s.bell.wait(key, token)
+	w := s.bell.wait(held.Key, held.Token)
 	defer s.bell.leave(w)
 	for {
-		out, left, err := s.look(ctx, key, token)
+		out, left, err := s.look(ctx, held)
 		if err != nil || left == 0 {
-			return out, about("await", key, err)
+			return out, about("await", held.Key, err)
 		}
 		poll := time.After(min(left, pause()))
 		select {
@@ -155,17 +155,18 @@ func (s *Store) Await(ctx context.Context, key policy.Key, token string) (store.
 		case <-w.look:
 		case <-poll:
 		case <-ctx.Done():
-			return out, about("await", key, ctx.Err())
+			return out, about("await", held.Key, ctx.Err())
 		case <-s.life.Done():
-			return out, about("await", key, fmt.Errorf("%w: closed", store.ErrUnavailable))
+			return out, about("await", held.Key, fmt.Errorf("%w: closed", store.ErrUnavailable))
 		}
 	}
 }
 
-// look asks whether a lease is still held, and for how long at most; 0: it has ended.
-func (s *Store) look(ctx context.Context, key policy.Key, token string) (store.Outcome, time.Duration, error) {
-	n := s.of(key)
-	r, err := s.run(ctx, s.steps.await, []string{n.lease, n.page, n.notes}, n.place, n.host[:], token)
+// look asks whether a lease is still held, and for how long at most; 0: it has ended. Where another's is in its place by
+// now, only the dates tell whether a purge came between.
+func (s *Store) look(ctx context.Context, held store.Lease) (store.Outcome, time.Duration, error) {
+	n := s.of(held.Key)
+	r, err := s.run(ctx, s.steps.await, []string{n.lease, n.page, n.head, n.notes}, n.place, n.host[:], held.Token, held.Taken)
 	if err != nil {
 		return store.Outcome{}, 0, err
 	}

@@ -208,7 +208,7 @@ func TestFlushedNotes(t *testing.T) {
 	b.must(b.raw.FlushDB(ctx).Err())
 	waiter := make(chan store.Outcome, 1)
 	go func() {
-		out, err := b.Await(ctx, page("x"), "t1")
+		out, err := b.Await(ctx, l)
 		if err != nil {
 			t.Error(err)
 		}

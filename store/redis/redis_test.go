@@ -376,7 +376,7 @@ func TestOlderLeaseUndoesNothing(t *testing.T) {
 	b.must(b.Commit(ctx, newer, write(v, answer("two", -time.Second))))
 	b.fails(b.Commit(ctx, older, write(v, answer("one", long))), store.ErrLost)
 	b.holds(v, "two")
-	if out, err := b.Await(ctx, page("x"), "t1"); err != nil || out.End != store.Lapsed {
+	if out, err := b.Await(ctx, older); err != nil || out.End != store.Lapsed {
 		t.Errorf("who waited for the older one learned %+v, %v", out, err)
 	}
 
@@ -467,7 +467,7 @@ func TestFullRedis(t *testing.T) {
 	b.fails(b.Commit(ctx, running, write(page("running"), answer("one", long))), store.ErrReadOnly)
 	b.fails(b.Commit(ctx, refresh, write(page("good"), answer(strings.Repeat("y", 2*mib), long))), store.ErrReadOnly)
 	b.must(b.Release(ctx, running, store.Outcome{End: store.Lapsed}))
-	if out, err := b.Await(ctx, page("running"), "t1"); err != nil || out.End != store.Lapsed {
+	if out, err := b.Await(ctx, running); err != nil || out.End != store.Lapsed {
 		t.Errorf("a released lease: %+v, %v", out, err)
 	}
 	if p, err := b.Purge(ctx, policy.Selector{Page: page("fresh").Primary}, store.Hard); err != nil || p.Estimate != 1 {

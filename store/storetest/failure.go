@@ -103,8 +103,8 @@ func (c *bench) fail(key policy.Key, remember time.Duration) policy.Fault {
 // leavesNothing uses all that may start a goroutine, and closes both handles under it.
 func leavesNothing(c *bench) {
 	w := want("t1")
-	c.lease(c.a, page("x"), w)
-	here, there := c.await(c.a, page("x"), "t1"), c.await(c.b, page("x"), "t1")
+	l := c.lease(c.a, page("x"), w)
+	here, there := c.await(c.a, l), c.await(c.b, l)
 	watched := make(chan error, 2)
 	for _, s := range []Store{c.a, c.b} {
 		go func() { watched <- s.Watch(context.WithoutCancel(c.ctx), func(store.Event) {}) }()

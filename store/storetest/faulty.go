@@ -128,9 +128,9 @@ func (f *faulty) Release(ctx context.Context, lease store.Lease, out store.Outco
 	return f.play(ctx, "release", func() error { return f.Store.Release(ctx, lease, out) })
 }
 
-func (f *faulty) Await(ctx context.Context, key policy.Key, token string) (out store.Outcome, err error) {
+func (f *faulty) Await(ctx context.Context, held store.Lease) (out store.Outcome, err error) {
 	err = f.play(ctx, "await", func() (err error) {
-		out, err = f.Store.Await(ctx, key, token)
+		out, err = f.Store.Await(ctx, held)
 		return err
 	})
 	if end, ok := errors.AsType[ended](err); ok {

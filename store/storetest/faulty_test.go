@@ -92,7 +92,7 @@ func call(ctx context.Context, s storetest.Store, verb string, l store.Lease) (o
 	case "release":
 		err = s.Release(ctx, l, store.Outcome{End: store.Lapsed})
 	case "await":
-		return s.Await(ctx, key, l.Token)
+		return s.Await(ctx, l)
 	case "purge":
 		_, err = s.Purge(ctx, all, store.Hard)
 	case "watch":
@@ -160,7 +160,7 @@ func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := storetest.Faulty(t, open(t), "await: 50ms then lapsed", "check: 1s")
 		begin := time.Now()
-		if out, err := s.Await(t.Context(), key, "t"); err != nil || out.End != store.Lapsed || time.Since(begin) != 50*time.Millisecond {
+		if out, err := s.Await(t.Context(), store.Lease{Key: key, Token: "t"}); err != nil || out.End != store.Lapsed || time.Since(begin) != 50*time.Millisecond {
 			t.Errorf("%+v, %v after %v", out, err, time.Since(begin))
 		}
 		begin = time.Now()

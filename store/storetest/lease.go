@@ -38,7 +38,7 @@ func leaseChecks() []check {
 			if got := c.take(c.b, page("x"), w); got.Lease != nil || got.HeldBy == nil {
 				c.Fatalf("taken over from a holder that was not named: %+v", got)
 			}
-			waiter := c.await(c.b, page("x"), "t1")
+			waiter := c.await(c.b, dead)
 			w.Over = "t1"
 			heir := c.lease(c.b, page("x"), w)
 			if heir.Taken <= dead.Taken {

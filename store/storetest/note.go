@@ -50,8 +50,10 @@ func noteChecks() []check {
 			w := want("t3")
 			w.At = time.Now().Add(2 * long)
 			before := c.lease(c.a, page("x"), w)
+			waiter := c.await(c.b, before)
 			c.purge(c.b, policy.Selector{Tag: "red"}, store.Soft)
 			after := c.lease(c.b, page("x"), want("t4"))
+			c.learns(waiter, store.Revoked)
 			c.lost(c.a, before, write(page("x"), answer("before the purge, and without the tag", long)))
 			c.commit(c.b, after, write(page("x"), answer("after it", long)))
 			c.holds(page("x"), "after it")
@@ -135,14 +137,14 @@ func (c *bench) fresh(key policy.Key) {
 // tells, the holder learns at once.
 func reachesFills(c *bench, sel policy.Selector, mode store.Mode) {
 	before, other := c.lease(c.a, page("x"), want("t1")), c.lease(c.b, beside(), want("t2"))
-	waiter := c.await(c.b, page("x"), "t1")
+	waiter := c.await(c.b, before)
 	c.purge(c.b, sel, mode)
 	if sel.Tag == "" && sel.Route == "" {
 		c.closes(before.Lost)
-		c.learns(waiter, store.Lapsed)
+		c.learns(waiter, store.Revoked)
 	}
 	c.lost(c.a, before, write(page("x"), tagged("before the purge", "catalogue", "red")))
-	c.learns(waiter, store.Lapsed)
+	c.learns(waiter, store.Revoked)
 	c.empty(page("x"))
 	c.commit(c.b, other, write(beside(), tagged("other", "the rest", "blue")))
 	c.holds(beside(), "other")

@@ -96,6 +96,14 @@ func purgeChecks() []check {
 			c.commit(c.b, l, write(page("x"), answer("two", long)))
 			c.holds(page("x"), "two")
 		}},
+		{"who comes too late to wait for what was purged is told so, whoever holds the next lease", func(c *bench) {
+			l := c.lease(c.a, page("x"), want("t1"))
+			c.purge(c.b, policy.Selector{Page: page("x").Primary}, store.Hard)
+			c.lease(c.b, page("x"), want("t2"))
+			for _, s := range []Store{c.a, c.b} {
+				c.learnsAtOnce(s, l, store.Revoked)
+			}
+		}},
 		{"a purge of all covers every page and lease", func(c *bench) {
 			for _, name := range []string{"x", "y", "z"} {
 				c.seed(page(name), name, long)
@@ -183,12 +191,12 @@ func (c *bench) staleFor(e *store.Entry, window time.Duration) {
 func revokes(c *bench, mode store.Mode) {
 	l := c.lease(c.a, page("x"), want("t1"))
 	v := c.lease(c.a, variant("x", "v"), want("t2"))
-	here, there := c.await(c.a, page("x"), "t1"), c.await(c.b, page("x"), "t1")
+	here, there := c.await(c.a, l), c.await(c.b, l)
 	c.purge(c.b, policy.Selector{Page: page("x").Primary}, mode)
 	c.closes(l.Lost)
 	c.closes(v.Lost)
-	c.learns(here, store.Lapsed)
-	c.learns(there, store.Lapsed)
+	c.learns(here, store.Revoked)
+	c.learns(there, store.Revoked)
 	c.lost(c.a, l, write(page("x"), answer("before the purge", long)))
 	c.lost(c.a, v, write(variant("x", "v"), answer("before the purge", long)))
 	c.empty(page("x"))

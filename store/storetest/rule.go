@@ -66,6 +66,7 @@ func faults() map[string]struct {
 		"filled":      {ended(store.Filled), "await"},
 		"failed":      {ended(store.Failed), "await"},
 		"lapsed":      {ended(store.Lapsed), "await"},
+		"revoked":     {ended(store.Revoked), "await"},
 	}
 }
 

@@ -201,12 +201,12 @@ type waiter struct {
 }
 
 // await starts a waiter and returns when the store counts it.
-func (c *bench) await(s Store, key policy.Key, token string) *waiter {
+func (c *bench) await(s Store, l store.Lease) *waiter {
 	c.Helper()
 	w, before := &waiter{done: make(chan struct{})}, s.Waiting()
 	go func() {
 		defer close(w.done)
-		w.out, w.err = s.Await(c.ctx, key, token)
+		w.out, w.err = s.Await(c.ctx, l)
 	}()
 	until(c, "somebody waits", func() bool { return s.Waiting() > before })
 	return w
@@ -224,6 +224,14 @@ func (c *bench) learns(w *waiter, end store.End) store.Outcome {
 		c.Fatalf("the waiter learned %+v, %v; want end %d", w.out, w.err, end)
 	}
 	return w.out
+}
+
+// learnsAtOnce asserts what is known of a lease that has ended.
+func (c *bench) learnsAtOnce(s Store, l store.Lease, end store.End) {
+	c.Helper()
+	if out, err := s.Await(c.ctx, l); err != nil || out.End != end {
+		c.Errorf("who asks late learns %+v, %v; want end %d", out, err, end)
+	}
 }
 
 // closes asserts that the holder is told that its lease is lost.

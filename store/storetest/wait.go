@@ -13,7 +13,7 @@ func waitChecks() []check {
 	return []check{
 		{"waiters on both replicas learn Filled", func(c *bench) {
 			l := c.lease(c.a, page("x"), want("t1"))
-			here, there := c.await(c.a, page("x"), "t1"), c.await(c.b, page("x"), "t1")
+			here, there := c.await(c.a, l), c.await(c.b, l)
 			c.commit(c.a, l, write(page("x"), answer("one", long)))
 			for _, w := range []*waiter{here, there} {
 				if out := c.learns(w, store.Filled); out.Taken != l.Taken {
@@ -24,7 +24,7 @@ func waitChecks() []check {
 		}},
 		{"waiters learn Failed, with the upstream's fault", func(c *bench) {
 			l := c.lease(c.a, page("x"), want("t1"))
-			here, there := c.await(c.a, page("x"), "t1"), c.await(c.b, page("x"), "t1")
+			here, there := c.await(c.a, l), c.await(c.b, l)
 			fault := policy.Fault{Kind: policy.BadStatus, Status: 503, RetryAfter: 7 * time.Second}
 			if err := c.a.Release(c.ctx, l, store.Outcome{End: store.Failed, Fault: fault}); err != nil {
 				c.Fatal(err)
@@ -38,7 +38,7 @@ func waitChecks() []check {
 		}},
 		{"waiters learn Lapsed when the holder gives up", func(c *bench) {
 			l := c.lease(c.a, page("x"), want("t1"))
-			here, there := c.await(c.a, page("x"), "t1"), c.await(c.b, page("x"), "t1")
+			here, there := c.await(c.a, l), c.await(c.b, l)
 			if err := c.a.Release(c.ctx, l, store.Outcome{End: store.Lapsed}); err != nil {
 				c.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func waitChecks() []check {
 			w := want("t1")
 			w.TTL = short
 			l := c.lease(c.a, page("x"), w)
-			here, there := c.await(c.a, page("x"), "t1"), c.await(c.b, page("x"), "t1")
+			here, there := c.await(c.a, l), c.await(c.b, l)
 			c.learns(here, store.Lapsed)
 			c.learns(there, store.Lapsed)
 			c.closes(l.Lost)
@@ -58,25 +58,25 @@ func waitChecks() []check {
 		{"who waits for a lease that has ended is told at once", func(c *bench) {
 			l := c.lease(c.a, page("x"), want("t1"))
 			c.commit(c.a, l, write(page("x"), answer("one", long)))
-			if out, err := c.b.Await(c.ctx, page("x"), "t1"); err != nil || out.End != store.Filled {
+			if out, err := c.b.Await(c.ctx, l); err != nil || out.End != store.Filled {
 				c.Errorf("after the commit: %+v, %v", out, err)
 			}
 			// A lease that nobody knows of may have ended long ago.
-			if out, err := c.b.Await(c.ctx, page("x"), "unheard of"); err != nil || out.End != store.Lapsed {
+			if out, err := c.b.Await(c.ctx, store.Lease{Key: page("x"), Token: "unheard of"}); err != nil || out.End != store.Lapsed {
 				c.Errorf("of a lease unheard of: %+v, %v", out, err)
 			}
 			c.lease(c.a, page("y"), want("t2"))
-			if out, err := c.b.Await(c.ctx, page("y"), "t1"); err != nil || out.End != store.Lapsed {
+			if out, err := c.b.Await(c.ctx, store.Lease{Key: page("y"), Token: "t1"}); err != nil || out.End != store.Lapsed {
 				c.Errorf("of a lease before the one that is held: %+v, %v", out, err)
 			}
 		}},
 		{"a waiter that leaves stops waiting", func(c *bench) {
-			c.lease(c.a, page("x"), want("t1"))
+			l := c.lease(c.a, page("x"), want("t1"))
 			for _, s := range []Store{c.a, c.b} {
 				ctx, leave := context.WithCancel(c.ctx)
 				done := make(chan error, 1)
 				go func() {
-					_, err := s.Await(ctx, page("x"), "t1")
+					_, err := s.Await(ctx, l)
 					done <- err
 				}()
 				until(c, "it waits", func() bool { return s.Waiting() == 1 })
@@ -97,7 +97,7 @@ func waitChecks() []check {
 			for _, s := range []Store{c.a, c.b} {
 				_, _ = s.Take(ctx, page("x"), want("t2"))
 				_, _ = s.Renew(ctx, l, long)
-				_, _ = s.Await(ctx, page("x"), "t1")
+				_, _ = s.Await(ctx, l)
 				_ = s.Commit(ctx, l, write(page("x"), answer("one", long)))
 				_ = s.Release(ctx, l, store.Outcome{End: store.Lapsed})
 				_, _ = s.Purge(ctx, policy.Selector{Page: page("x").Primary}, store.Hard)

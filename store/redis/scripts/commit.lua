@@ -29,8 +29,9 @@ end
 -- A lease merely absent (FLUSHDB, eviction) may be retaken by its commit (R14), but nothing leased later is undone.
 if taken <= newest or (kept and kept.leased > taken) or not (mine or absent) then
   if mine then
-    tombstone(KEYS[2], taken, lapsed, token)
-    ring(KEYS[7], ARGV[4], taken, lapsed, 0, ARGV[5])
+    local how = taken <= newest and revoked or lapsed
+    tombstone(KEYS[2], taken, how, token)
+    ring(KEYS[7], ARGV[4], taken, how, 0, ARGV[5])
   end
   return { now, 'lost' }
 end

@@ -48,5 +48,5 @@ for i = 1, some.err and 0 or #some, 2 do
     redis.call('HDEL', KEYS[1], some[i])
   end
 end
-local heard = ring(KEYS[2], ARGV[7], stamp, lapsed, 0, ARGV[8])
+local heard = ring(KEYS[2], ARGV[7], stamp, revoked, 0, ARGV[8])
 return { now, stamp, heard, followers() }

@@ -17,7 +17,7 @@ if kept and kept.leased <= dates[1] then
   redis.call('UNLINK', KEYS[2])
 end
 if held and held.taken <= stamp then
-  tombstone(KEYS[3], held.taken, lapsed, held.token)
+  tombstone(KEYS[3], held.taken, revoked, held.token)
 end
-local heard = ring(KEYS[5], ARGV[5], stamp, lapsed, 0, ARGV[6])
+local heard = ring(KEYS[5], ARGV[5], stamp, revoked, 0, ARGV[6])
 return { now, stamp, heard, followers(), kept and kept.leased > notes.hard and kept.raw or '' }

@@ -1,4 +1,4 @@
--- What all scripts know. layout.go puts its constants in front (longest, ended_for, tail, prefixes, lapsed) and has the formats;
+-- What all scripts know. layout.go puts its constants in front (longest, ended_for, tail, prefixes, lapsed, revoked) and has the formats;
 -- the places in an entry are those of store/encoding.go. Moments are µs, which doubles hold exactly until 2255.
 
 local ANSWER, PART, SIGNPOST, MARKER = 0, 1, 2, 3
