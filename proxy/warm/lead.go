@@ -36,7 +36,7 @@ func (l leader) run(ctx context.Context) {
 			l.hold(ctx, *taken.Lease)
 			continue
 		case err == nil && taken.HeldBy != nil:
-			if _, err = l.store.Await(ctx, l.key, taken.HeldBy.Token); err == nil {
+			if _, err = l.store.Await(ctx, *taken.HeldBy); err == nil {
 				continue
 			}
 		}

@@ -26,7 +26,7 @@ type Store interface {
 	Take(ctx context.Context, key policy.Key, want store.Want) (store.Taken, error)
 	Renew(ctx context.Context, lease store.Lease, ttl time.Duration) (policy.Class, error)
 	Release(ctx context.Context, lease store.Lease, out store.Outcome) error
-	Await(ctx context.Context, key policy.Key, token string) (store.Outcome, error)
+	Await(ctx context.Context, held store.Lease) (store.Outcome, error)
 	Watch(ctx context.Context, obey func(store.Event)) error
 }
 
