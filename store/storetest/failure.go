@@ -67,6 +67,11 @@ func failureChecks() []check {
 			c.fail(page("x"), 0)
 			c.lease(c.b, page("x"), want("t3"))
 		}},
+	}
+}
+
+func closingChecks() []check {
+	return []check{
 		{"check passes, and fails once closed", func(c *bench) {
 			if err := c.a.Check(c.ctx); err != nil {
 				c.Errorf("check: %v", err)
