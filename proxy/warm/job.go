@@ -160,13 +160,13 @@ func (j *job) list(urls []string) {
 	}
 }
 
-// lookAgain has every page looked at soon: fetched, unless it is fresh.
+// lookAgain has every page looked at soon: fetched, unless it is fresh. What was not kept anyway is left to its time.
 func (j *job) lookAgain() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	soon := time.Now().Add(settled)
 	for _, p := range j.queue {
-		if p.pause == 0 && p.due.After(soon) {
+		if p.pause == 0 && p.known != 0 && p.due.After(soon) {
 			p.known, p.due = 0, soon
 		}
 	}

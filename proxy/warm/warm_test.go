@@ -32,7 +32,7 @@ func TestShareOfTheLifetime(t *testing.T) {
 func TestEachTime(t *testing.T) {
 	inBubble(t, newSite(home), func(w *world) {
 		w.replica(hot(t, "30s", home))
-		time.Sleep(59 * time.Second)
+		time.Sleep(61 * time.Second)
 		each := [2]time.Duration{27 * time.Second, 30 * time.Second}
 		gaps(t, w.site.times(home)[:3], each, each)
 	})
