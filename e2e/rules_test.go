@@ -64,7 +64,7 @@ func walk(t *testing.T, visit func(name string, text []byte)) {
 			return err
 		case d.IsDir() && (name == ".git" || name == "dist"):
 			return filepath.SkipDir
-		case !d.Type().IsRegular() || name == "weir" || strings.HasSuffix(name, ".test") || strings.HasSuffix(name, ".out"):
+		case !d.Type().IsRegular() || name == ".git" || name == "weir" || strings.HasSuffix(name, ".test") || strings.HasSuffix(name, ".out"):
 			return nil
 		}
 		text, err := os.ReadFile(file)
