@@ -10,11 +10,7 @@ import (
 // one proxy only (§11.7). Of a client's header this is done before anything is read from it: were Connection:
 // Accept-Language obeyed only on the way upstream, the answer to no language would be filed under one.
 func StripHop(h http.Header) {
-	for _, option := range members(h["Connection"]) {
-		if name := http.CanonicalHeaderKey(option); !isEndToEnd(name) {
-			delete(h, name)
-		}
-	}
+	StripNamed(h)
 	trailers := containsFold(members(h["Te"]), "trailers")
 	for name := range h {
 		if isHop(name) {
@@ -24,6 +20,19 @@ func StripHop(h http.Header) {
 	if trailers {
 		h["Te"] = []string{"trailers"}
 	}
+}
+
+// StripNamed removes what Connection names, but for the fields that StripHop knows by themselves. It reports whether
+// there was any.
+func StripNamed(h http.Header) (found bool) {
+	for _, option := range members(h["Connection"]) {
+		name := http.CanonicalHeaderKey(option)
+		if _, has := h[name]; has && !isHop(name) && !isEndToEnd(name) {
+			delete(h, name)
+			found = true
+		}
+	}
+	return found
 }
 
 // isHop names what is meant for the next one on the way only.
@@ -87,10 +96,11 @@ func (r *rule) sends(name string) bool {
 
 // isClientsOwn names what a fill does not pass on, in any spelling that a gateway interface takes for it (CGI and WSGI
 // read X_Http_Method as X-Http-Method): conditions and ranges, which are met here; Expect and Te, which are of one
-// connection's dialogue; and fields that make a GET another method behind us.
+// connection's dialogue; Proxy, which CGI takes for the proxy to go through; and fields that make a GET another method
+// behind us.
 func isClientsOwn(name string) bool {
 	name = spelling(name)
-	return asksOwn(name) || name == "expect" || name == "te" || isOverride(name)
+	return asksOwn(name) || name == "expect" || name == "te" || name == "proxy" || isOverride(name)
 }
 
 // asksOwn names conditions and ranges.
@@ -135,6 +145,16 @@ func misled(h http.Header) bool {
 		}
 	}
 	return false
+}
+
+// StripFalse removes from a request that is passed on what its client may not say: Proxy, which CGI takes for the proxy
+// to go through, and forwarding fields in a spelling that gateway interfaces take for the one that the proxy writes.
+func StripFalse(h http.Header) {
+	for name := range h {
+		if name == "Proxy" || strings.Contains(name, "_") && isForwarding(name) {
+			delete(h, name)
+		}
+	}
 }
 
 func spelling(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }

@@ -76,6 +76,7 @@ const (
 	UpstreamSick      // the upstream fails as a whole, and is spared for a moment
 	Trailers          // trailers follow its body: they are its asker's
 	LoopDetected      // the request has been through here too often
+	LastHop           // Max-Forwards is used up
 	reasons           // how many there are
 )
 
@@ -179,5 +180,6 @@ var words = [reasons]word{
 	LoopDetected:      {"loop-detected", "the request has been through here too often: does an upstream's url lead back to Weir?", "", 508},
 	BadRequest:        {"bad-request", "the request has more than one meaning", "", 400},
 	StaleForbidden:    {"stale-forbidden", "the upstream failed, and must-revalidate or its like forbids a stale answer", "", 504},
+	LastHop:           {"last-hop", "Max-Forwards is used up: this is the last to answer", "", 0},
 	UpstreamSick:      {"upstream-sick", "the upstream fails as a whole, and is spared for a moment", "", 503},
 }

@@ -90,10 +90,11 @@ func (r *rule) passes(req *Request) Reason {
 	return None
 }
 
-// upgrades reports whether the client asks for another protocol. HTTP/2 is none: clients ask for it by the way, and it
-// is not granted.
+// upgrades reports whether the client asks for another protocol, which it does by naming Upgrade in Connection (RFC 9110
+// §7.8). HTTP/2 is none: clients ask for it by the way, and it is not granted.
 func upgrades(h http.Header) bool {
-	return slices.ContainsFunc(members(h["Upgrade"]), func(name string) bool { return !strings.EqualFold(name, "h2c") })
+	another := func(name string) bool { return !strings.EqualFold(name, "h2c") }
+	return slices.ContainsFunc(members(h["Upgrade"]), another) && containsFold(members(h["Connection"]), "upgrade")
 }
 
 func wantsEvents(h http.Header) bool {

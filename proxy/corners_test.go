@@ -23,8 +23,9 @@ import (
 // corner is a handler behind a real server of net/http, before an upstream that notes what it receives byte for byte.
 type corner struct {
 	address string
-	early   string // what the upstream answers to a head, in place of reading on
-	panics  string // of the server, written before a connection is closed
+	early   string        // what the upstream answers to a head, in place of reading on
+	panics  string        // of the server, written before a connection is closed
+	ended   chan struct{} // closed by the first exchange's end, which the upstream waits for; nil: it does not
 
 	mu   sync.Mutex
 	keys []string // what the requests that came through were kept under; "": they are not kept
@@ -39,7 +40,11 @@ func (c *corner) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func (*corner) Exchange(Report)  {}
+func (c *corner) Exchange(Report) {
+	if c.ended != nil {
+		close(c.ended)
+	}
+}
 func (*corner) Fill(fill.Report) {}
 
 func newCorner(t *testing.T) *corner {
@@ -140,7 +145,7 @@ func (c *corner) hear(conn net.Conn, in *bufio.Reader) error {
 	if len(body) > 0 {
 		seen += " " + string(body)
 	}
-	for _, name := range []string{"X-A", "Upgrade", "Http2-Settings"} {
+	for _, name := range []string{"X-A", "Upgrade", "Http2-Settings", "Max-Forwards", "Proxy", "X_forwarded_for"} {
 		for _, line := range r.Header[name] {
 			seen += " [" + line + "]"
 		}
@@ -148,6 +153,9 @@ func (c *corner) hear(conn net.Conn, in *bufio.Reader) error {
 	c.mu.Lock()
 	c.seen = append(c.seen, seen)
 	c.mu.Unlock()
+	if c.ended != nil {
+		<-c.ended
+	}
 	if err == nil {
 		_, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 2\r\n\r\nok")
 	}
@@ -232,7 +240,7 @@ func TestNetHTTPsCorners(t *testing.T) {
 		"dots":                             {get("/a/../b/./%2e%2E/c"), "GET /a/../b/./../c HTTP/1.1 @ a.test"},
 		"a backslash":                      {get(`/x\y`), "GET /x%5Cy HTTP/1.1 @ a.test"},
 		"letters beyond ASCII":             {get("/é"), "GET /%C3%A9 HTTP/1.1 @ a.test"},
-		"a fragment":                       {get("/x#y"), "GET /x%23y HTTP/1.1 @ a.test"},
+		"a fragment":                       {get("/x#y"), "400"},
 		"parameters of a segment":          {get("/x;a=1/y;b"), "GET /x;a=1/y;b HTTP/1.1 @ a.test"},
 		"semicolons in the query":          {get("/x?a=1;b=2&c;d"), "GET /x?a=1;b=2&c;d HTTP/1.1 @ a.test"},
 		"a query that cannot be read":      {get("/x?a=%zz&b=%"), "GET /x?a=%zz&b=% HTTP/1.1 @ a.test"},
@@ -383,6 +391,67 @@ func TestNoTunnelByH2C(t *testing.T) {
 			"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\nX-A: 1\r\nContent-Length: 0\r\n\r\n")
 		if got := fmt.Sprint(statuses); got != "[200 200]" || k.seen[0] != method+" /x HTTP/1.1 @ a.test [1]" {
 			t.Errorf("answers %v, upstream saw %q", got, k.seen)
+		}
+	}
+}
+
+// A protocol that Connection does not name is not asked for (RFC 9110 §7.8): the page is answered as ever.
+func TestUpgradeThatIsNotAskedFor(t *testing.T) {
+	k := newCorner(t)
+	statuses := k.send(t, "GET /x HTTP/1.1\r\nHost: a.test\r\nUpgrade: websocket\r\n\r\n")
+	if got := fmt.Sprint(statuses); got != "[200 200]" || k.seen[0] != "GET /x HTTP/1.1 @ a.test" || k.keys[0] == "" {
+		t.Errorf("answers %v, upstream saw %q, key %q", got, k.seen, k.keys)
+	}
+}
+
+// What a gateway interface would take for the proxy's own word, or for a proxy to go through, ends here.
+func TestFalseWordsEndHere(t *testing.T) {
+	for _, method := range []string{"GET", "POST"} {
+		k := newCorner(t)
+		statuses := k.send(t, method+" /x HTTP/1.1\r\nHost: a.test\r\nProxy: evil.test\r\nX_Forwarded_For: 1.2.3.4\r\nX-A: 1\r\nContent-Length: 0\r\n\r\n")
+		if got := fmt.Sprint(statuses); got != "[200 200]" || k.seen[0] != method+" /x HTTP/1.1 @ a.test [1]" {
+			t.Errorf("answers %v, upstream saw %q", got, k.seen)
+		}
+	}
+}
+
+// Max-Forwards counts down, and who receives none left answers (RFC 9110 §7.6.2).
+func TestMaxForwards(t *testing.T) {
+	for sent, want := range map[string]string{
+		"OPTIONS 0": "[204 200]", "OPTIONS 1": "[200 200] OPTIONS /x HTTP/1.1 @ a.test [0]", "TRACE 0": "[405 200]",
+		"TRACE 3": "[200 200] TRACE /x HTTP/1.1 @ a.test [2]", "POST 0": "[200 200] POST /x HTTP/1.1 @ a.test [0]",
+	} {
+		k := newCorner(t)
+		method, left, _ := strings.Cut(sent, " ")
+		got := fmt.Sprint(k.send(t, method+" /x HTTP/1.1\r\nHost: a.test\r\nMax-Forwards: "+left+"\r\n\r\n"))
+		for _, seen := range k.seen[:len(k.seen)-1] {
+			got += " " + seen
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", sent, got, want)
+		}
+	}
+}
+
+// Who closes its own half of the connection is taken for gone, as net/http cannot tell; but it is not sent an answer
+// that looks whole and is empty.
+func TestHalfClosedClientGetsNoEmptyAnswer(t *testing.T) {
+	for _, method := range []string{"GET", "POST"} {
+		k := newCorner(t)
+		k.ended = make(chan struct{})
+		conn, err := net.Dial("tcp", k.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, method+" /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := io.ReadAll(conn); len(got) > 0 {
+			t.Errorf("%s: %q, %v", method, got, err)
 		}
 	}
 }

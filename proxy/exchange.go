@@ -83,6 +83,9 @@ func (x *exchange) end() {
 			p = http.ErrAbortHandler // the stack is in the report; the connection must not end cleanly
 		}
 	}
+	if x.report.Aborted && !x.w.wrote && p == nil {
+		p = http.ErrAbortHandler // who has closed but its own half still listens, and net/http would send it an empty 200
+	}
 	x.w.settle()
 	x.report.Duration = time.Since(x.report.Time)
 	x.h.observer.Exchange(x.report)

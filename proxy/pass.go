@@ -79,6 +79,7 @@ func (x *exchange) hops() (answered bool) {
 	if x.r.Method == http.MethodTrace {
 		status = http.StatusMethodNotAllowed
 	}
+	x.report.Action, x.report.Reason = policy.Refuse, policy.LastHop
 	x.w.Header().Set("Allow", "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE")
 	x.head(status)
 	return true
@@ -94,6 +95,7 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest, up *upstream.Upstream) {
 		x.report.Err = err // an escaped path that net/http has parsed unescapes
 	}
 	p.Out.Host = x.plan.Authority
+	policy.StripFalse(p.Out.Header)
 	if x.h.trusted(x.r.RemoteAddr) {
 		p.Out.Header["X-Forwarded-For"] = p.In.Header["X-Forwarded-For"]
 	}

@@ -41,6 +41,8 @@ func odd(r *http.Request) policy.Reason {
 		return policy.LoopDetected
 	case r.URL.User != nil:
 		return policy.BadRequest // whose name it carries is nobody's to pass on (RFC 9110 §4.2.4)
+	case strings.Contains(r.RequestURI, "#"):
+		return policy.BadRequest // a target has no fragment (RFC 9112 §3.2): what it is cut to differs from server to server
 	}
 	return policy.None
 }

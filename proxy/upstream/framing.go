@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"weir/policy"
 )
 
 // maxHead is how long an answer's head may be.
@@ -120,10 +122,13 @@ func isInterim(head []byte) bool {
 }
 
 // judged is the head that net/http is given: the upstream's own, one whose body ends with the connection, or one that
-// it refuses.
+// it refuses. It is without the fields that Connection names where that says close, too: net/http takes such a
+// Connection away, and nobody behind it would know (RFC 9110 §7.6.1).
 func judged(head []byte) []byte {
 	head = tight(head)
-	if !bytes.Contains(bytes.ToLower(head), []byte("transfer-encoding")) {
+	lower := bytes.ToLower(head)
+	coded := bytes.Contains(lower, []byte("transfer-encoding"))
+	if !coded && !(bytes.Contains(lower, []byte("connection")) && bytes.Contains(lower, []byte("close"))) {
 		return head
 	}
 	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))
@@ -132,25 +137,44 @@ func judged(head []byte) []byte {
 		return head
 	}
 	h, err := r.ReadMIMEHeader()
+	if err != nil {
+		return head
+	}
+	changed := policy.StripNamed(http.Header(h))
+	if coded {
+		bare, why := unframed(status, http.Header(h))
+		if why != "" {
+			return refused(why)
+		}
+		changed = changed || bare
+	}
+	if !changed {
+		return head
+	}
+	b := bytes.NewBufferString(status + "\r\n")
+	_ = http.Header(h).Write(b) // a buffer takes everything
+	return append(b.Bytes(), "\r\n"...)
+}
+
+// unframed takes away a Transfer-Encoding that is none, or says why the answer cannot be read.
+func unframed(status string, h http.Header) (changed bool, why string) {
 	lines := h["Transfer-Encoding"]
 	switch {
-	case err != nil || lines == nil:
-		return head
+	case lines == nil:
+		return false, ""
 	case strings.HasPrefix(status, "HTTP/1.0"):
-		return refused("Transfer-Encoding in HTTP/1.0") // §6.1
+		return false, "Transfer-Encoding in HTTP/1.0" // §6.1
 	case h["Content-Length"] != nil:
-		return refused("Transfer-Encoding and Content-Length") // §6.3: smuggled, or split
+		return false, "Transfer-Encoding and Content-Length" // §6.3: smuggled, or split
 	case len(lines) == 1 && strings.EqualFold(lines[0], "chunked"):
-		return head
+		return false, ""
 	case slices.ContainsFunc(strings.Split(strings.Join(lines, ","), ","), isCoding):
-		return refused("Transfer-Encoding that was not asked for")
+		return false, "Transfer-Encoding that was not asked for"
 	}
 	// What is left is no coding: identity, as older servers say, or a word that nobody has registered. As none was asked
 	// for (RFC 9110 §10.1.4), there is nothing to undo, and the body ends with the connection (§6.3).
 	h.Del("Transfer-Encoding")
-	b := bytes.NewBufferString(status + "\r\n")
-	_ = http.Header(h).Write(b) // a buffer takes everything
-	return append(b.Bytes(), "\r\n"...)
+	return true, ""
 }
 
 // tight takes away the blanks between a field's name and its colon (RFC 9112 §5.1): with them, the field would be

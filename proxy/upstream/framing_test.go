@@ -127,6 +127,20 @@ func TestFraming(t *testing.T) {
 	}
 }
 
+// What Connection names is of one hop, and net/http hides Connection where it says close.
+func TestNamedFieldsEndHere(t *testing.T) {
+	const rest = "X-A: 1\r\nX-Hop: secret\r\nCache-Control: private\r\nContent-Length: 2\r\n\r\nab"
+	for connection, want := range map[string]string{
+		"close": "secret", "X-Hop, close": "", "Close\r\nConnection: x-hop": "", "close, cache-control, content-length, transfer-encoding": "secret",
+	} {
+		u := raw(t, []string{"HTTP/1.1 200 OK\r\nConnection: " + connection + "\r\n" + rest})
+		res, body, err := ask(t, u, "GET")
+		if err != nil || body != "ab" || res.Header.Get("X-Hop") != want || res.Header.Get("Cache-Control") != "private" || res.Header.Get("X-A") != "1" {
+			t.Errorf("%q: %v %q, %v", connection, res, body, err)
+		}
+	}
+}
+
 // What follows on a connection is judged too, and is answered for itself: nothing of one answer is left for the next.
 func TestFramingOfTheNextAnswer(t *testing.T) {
 	chunked := []string{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n", "a\r\n0\r\n", "\r\n"}
