@@ -87,14 +87,17 @@ func checkCommand() *cobra.Command {
 		if err != nil && !errors.As(err, &problems) {
 			return err
 		}
-		doubts := config.Problems{}
+		doubts, loose := config.Problems{}, config.Problems{}
 		if err == nil {
 			if doubts, err = config.Warnings(*s); err != nil {
 				return err
 			}
+			if loose, err = config.Loosened(*s); err != nil {
+				return err
+			}
 		}
 		if *asJSON {
-			return errors.Join(printJSON(out, map[string]any{"ok": err == nil, "problems": problems, "warnings": doubts}), said(err))
+			return errors.Join(printJSON(out, map[string]any{"ok": err == nil, "problems": problems, "warnings": doubts, "loosened": loose}), said(err))
 		}
 		colour := colours(out)
 		for _, p := range problems {
@@ -102,8 +105,8 @@ func checkCommand() *cobra.Command {
 		}
 		if err == nil {
 			fmt.Fprintln(out, colour.good+"ok"+colour.plain+": "+loaded.Summary())
-			for _, line := range loaded.Loosened() {
-				fmt.Fprintln(out, "loosened: "+line)
+			for _, l := range loose {
+				fmt.Fprintln(out, "loosened: "+l.String())
 			}
 			for _, doubt := range doubts {
 				fmt.Fprintln(out, "warning: "+doubt.String())

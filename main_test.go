@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 	inFolder(t, small)
 	out, err := run(t, "check", "--config", "weir.yaml")
 	want := `ok: listen :8080, admin 127.0.0.1:8081, store memory (256MiB), upstreams 1, routes 1
-loosened: route all: set_cookie strip: answers that set cookies are shared
+loosened: weir.yaml:4: routes[0].cache.set_cookie: strip: answers that set cookies are shared
 `
 	if err != nil || out != want {
 		t.Errorf("got %v\n%s\nwant\n%s", err, out, want)

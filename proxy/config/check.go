@@ -110,14 +110,20 @@ func (k *checker) upstreams(c *Config) {
 	first := map[string]int{}
 	for i, u := range c.Upstreams {
 		at := fmt.Sprintf("upstreams[%d]", i)
-		if line, twice := first[u.Name]; twice {
-			k.complain(at+".name", "%q is the one of line %d: names must differ", u.Name, line)
-		} else if u.Name == "" {
+		if u.Name == "" {
 			k.complain(at+".name", "is missing: routes call an upstream by its name")
-		} else {
-			first[u.Name] = k.set.find(at + ".name").Line
 		}
+		k.once(at+".name", u.Name, first)
 		k.room(at, reflect.TypeOf(u), u.Validate())
+	}
+}
+
+// once: a name is the only one of its kind; first has the lines of those before it.
+func (k *checker) once(key, name string, first map[string]int) {
+	if line, twice := first[name]; twice {
+		k.complain(key, "%q is the one of line %d: names must differ", name, line)
+	} else if name != "" {
+		first[name] = k.set.find(key).Line
 	}
 }
 
@@ -127,7 +133,7 @@ func (k *checker) routes(c *Config) {
 		k.complain("routes", "none: write - {name: all, upstream: %s}", c.Upstreams[0].Name)
 		return
 	}
-	_, err := policy.New(c.Policy())
+	rules, err := policy.New(c.Policy())
 	for _, fault := range each(err) {
 		p := policy.Problem{}
 		if !errors.As(fault, &p) {
@@ -137,6 +143,20 @@ func (k *checker) routes(c *Config) {
 		k.complain(k.keyOf(p), "%s", p.Text)
 	}
 	k.patience(c)
+	k.warm(c, rules)
+}
+
+// warm asks each job what it thinks of itself and, where the routes are right, whether they serve its pages.
+func (k *checker) warm(c *Config, rules *policy.Policy) {
+	first := map[string]int{}
+	for i, j := range c.Warm {
+		at := fmt.Sprintf("warm[%d]", i)
+		k.once(at+".name", j.Name, first)
+		k.room(at, reflect.TypeOf(j), j.Validate())
+		if rules != nil {
+			k.room(at, reflect.TypeOf(j), j.Served(rules))
+		}
+	}
 }
 
 // keyOf is where what is wrong with a route is to be mended.
@@ -161,17 +181,4 @@ func (k *checker) patience(c *Config) {
 			}
 		}
 	}
-}
-
-// Warnings is what is suspicious in a Config that Load accepts.
-func Warnings(s Source) (Problems, error) {
-	c, set, err := s.layers()
-	if err != nil {
-		return nil, err
-	}
-	k := &checker{set: set, wrong: Problems{}}
-	for _, p := range policy.Suspicious(c.Policy()) {
-		k.complain(k.keyOf(p), "%s", p.Text)
-	}
-	return sorted(k.wrong), nil
 }

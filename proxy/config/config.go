@@ -12,6 +12,7 @@ import (
 	"weir/proxy/admin"
 	"weir/proxy/telemetry"
 	"weir/proxy/upstream"
+	"weir/proxy/warm"
 	"weir/store/memory"
 	"weir/store/redis"
 )
@@ -28,6 +29,7 @@ type Config struct {
 	Upstreams      []upstream.Config `mapstructure:"upstreams"`
 	Cache          policy.Cache      `mapstructure:"cache"` // what routes inherit
 	Routes         []policy.Route    `mapstructure:"routes"`
+	Warm           []warm.Config     `mapstructure:"warm"`
 	Telemetry      telemetry.Config  `mapstructure:"telemetry"`
 }
 
@@ -69,6 +71,15 @@ func newUpstream() upstream.Config {
 		Queue:           256,
 		QueueTimeout:    5 * time.Second,
 	}
+}
+
+// newWarm is what an entry of warm starts from; the same holds.
+func newWarm() warm.Config {
+	every, err := warm.ParseEvery("80%", parseDuration)
+	if err != nil {
+		panic(err) // it is a constant
+	}
+	return warm.Config{Every: every, Concurrency: 4}
 }
 
 // Policy is the part that decides.
@@ -130,30 +141,6 @@ func (c *Config) WithoutLifetime() (names []string) {
 		}
 	}
 	return names
-}
-
-// Loosened lists, by route, what an operator allowed beyond the RFC's rules and our strict defaults. It is no fault; it
-// is what to look at first when somebody saw what was not theirs.
-func (c *Config) Loosened() (all []string) {
-	for _, r := range c.Routes {
-		k := r.Cache
-		for _, loose := range []struct {
-			is   bool
-			says string
-		}{
-			{k.ForceTTL > 0, "force_ttl " + formatDuration(k.ForceTTL) + ": kept whatever the answer says"},
-			{k.SetCookie == "strip" || k.SetCookie == "keep", "set_cookie " + k.SetCookie + ": answers that set cookies are shared"},
-			{len(k.Ignore.Headers) > 0, "ignore.headers " + strings.Join(k.Ignore.Headers, ", ") + ": who asks by these makes no difference"},
-			{len(k.Ignore.Cookies) > 0, "ignore.cookies " + strings.Join(k.Ignore.Cookies, ", ") + ": who asks by these makes no difference"},
-			{k.ClientDirectives == "collapse" || k.ClientDirectives == "ignore", "client_directives " + k.ClientDirectives + ": a reload need not reach the upstream"},
-			{k.Invalidate == "soft" || k.Invalidate == "off", "invalidate " + k.Invalidate + ": pages may outlive a change made through us"},
-		} {
-			if loose.is {
-				all = append(all, "route "+r.Name+": "+loose.says)
-			}
-		}
-	}
-	return all
 }
 
 // Summary is the Config in one line.

@@ -53,8 +53,10 @@ func unknownVariable(name string, names []string) string {
 	if near := nearest(name, names); near != "" {
 		return "names no key; did you mean " + near + "?"
 	}
-	if strings.HasPrefix(name, envPrefix+"UPSTREAMS_") || strings.HasPrefix(name, envPrefix+"ROUTES_") {
-		return "upstreams and routes can only be written in the file"
+	for _, list := range []string{"UPSTREAMS_", "ROUTES_", "WARM_"} {
+		if strings.HasPrefix(name, envPrefix+list) {
+			return "upstreams, routes and warm can only be written in the file"
+		}
 	}
 	return "names no key; a key such as store.redis.timeout is WEIR_STORE_REDIS_TIMEOUT"
 }

@@ -134,6 +134,12 @@ func (c *Config) inherit(v *viper.Viper) error {
 			return err
 		}
 	}
+	for i, entry := range v.Get("warm").([]any) {
+		c.Warm[i] = newWarm()
+		if err := over(&c.Warm[i], entry); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

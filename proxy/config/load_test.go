@@ -121,7 +121,7 @@ func TestBadVariables(t *testing.T) {
 		"WEIR_DRAIN_TIMEOUT: 90 needs a unit: write 90s, 90m, 90h or 90d",
 		"WEIR_ROUTES: a list of entries can only be written in the file",
 		"WEIR_STORE_REDIS_PASWORD: names no key; did you mean WEIR_STORE_REDIS_PASSWORD?",
-		"WEIR_UPSTREAMS_0_URL: upstreams and routes can only be written in the file",
+		"WEIR_UPSTREAMS_0_URL: upstreams, routes and warm can only be written in the file",
 	}
 	if got := strings.Split(err.Error(), "\n"); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 		t.Errorf("got\n%s\nwant\n%s", err, strings.Join(want, "\n"))
@@ -206,6 +206,7 @@ upstreams: [{name: api, url: "http://127.0.0.1:9000"}]
 routes:
   - name: one
     upstream: api
+    match: {path: /one}
     cache:
       ttl: 5m
   - name: two
@@ -214,6 +215,12 @@ routes:
       jitter: 10%
       force_ttl: 5m
       ignore: {cookies: [_ga]}
+    bypass: {query: [now]}
+warm:
+  - name: hot
+    urls:
+      - http://www.example.com/
+      - /?now=1
 `
 	if err := os.WriteFile("weir.yaml", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -222,7 +229,8 @@ routes:
 	want := []string{
 		"weir.yaml:3: cache.jitter: of 0% lets pages",
 		"weir.yaml:4: cache.early_refresh.mode: power refreshes a page that lives 5m0s",
-		"weir.yaml:15: routes[1].cache.force_ttl: keeps what is answered",
+		"weir.yaml:16: routes[1].cache.force_ttl: keeps what is answered",
+		"weir.yaml:23: warm[0].urls[1]: http://www.example.com/?now=1 cannot be kept",
 	}
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("%v, %v; want %v", got, err, want)

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"weir/policy"
+	"weir/proxy/warm"
 )
 
 // mask stands for a secret that is set.
@@ -78,21 +79,23 @@ func scalar(v any) (string, yaml.Style) {
 		return v.String(), 0
 	case netip.Prefix:
 		return v.String(), yaml.DoubleQuotedStyle
+	case warm.Every:
+		return v.String(), yaml.DoubleQuotedStyle
 	case string:
 		return v, yaml.DoubleQuotedStyle
 	}
 	return fmt.Sprint(v), 0
 }
 
-// Restart names the keys that differ and only take effect in a new process: all but routes, what they inherit, and how
-// much is logged.
+// Restart names the keys that differ and only take effect in a new process: all but routes, what they inherit, what is
+// kept warm, and how much is logged.
 func Restart(old, now *Config) []string {
 	was, is := map[string]string{}, map[string]string{}
 	flatten(reflect.ValueOf(*old), "", was)
 	flatten(reflect.ValueOf(*now), "", is)
 	var keys []string
 	for key := range is {
-		live := key == "routes" || strings.HasPrefix(key, "cache.") || key == "telemetry.log.level"
+		live := key == "routes" || key == "warm" || strings.HasPrefix(key, "cache.") || key == "telemetry.log.level"
 		if was[key] != is[key] && !live {
 			keys = append(keys, key)
 		}

@@ -19,6 +19,9 @@ upstreams:
 routes:
   - {name: first, upstream: two, match: {host: "*.example.com", path: "/x/*"}, headers: {set: ["X-A: b"]}, cache: {ttl: 1h30m, grace: {well: 1h, sick: 1d}}}
   - {name: all, upstream: api}
+warm:
+  - {name: hot, urls: [http://www.example.com/], headers: ["Accept-Language: de"], every: "*/5 * * * *"}
+  - {name: map, sitemap: http://www.example.com/sitemap.xml, every: 1d}
 `
 
 func TestYAMLReadsBackAsTheSame(t *testing.T) {
@@ -50,7 +53,7 @@ func TestYAMLReadsBackAsTheSame(t *testing.T) {
 func TestRestart(t *testing.T) {
 	old := loaded(t, rich, Flags{})
 	now := loaded(t, strings.NewReplacer(
-		"listen: 127.0.0.1:7000", "listen: 127.0.0.1:7001", "grace: 90s", "grace: 91s", "1GB", "2GB", "127.0.0.1:9001", "127.0.0.1:9003", "1h30m", "1h",
+		"listen: 127.0.0.1:7000", "listen: 127.0.0.1:7001", "grace: 90s", "grace: 91s", "1GB", "2GB", "127.0.0.1:9001", "127.0.0.1:9003", "1h30m", "1h", "every: 1d", "every: 2d",
 	).Replace(rich)+"telemetry: {log: {level: debug}}\n", Flags{})
 	want := []string{"listen", "store.max_size", "upstreams"}
 	if got := Restart(old, now); !reflect.DeepEqual(got, want) {
@@ -62,27 +65,38 @@ func TestRestart(t *testing.T) {
 }
 
 func TestLoosenedAndWithoutLifetime(t *testing.T) {
-	c := loaded(t, `
+	const text = `
 upstreams: [{name: api, url: "http://127.0.0.1:9000"}]
 routes:
   - {name: strict, upstream: api, match: {path: /a}}
-  - {name: loose, upstream: api, cache: {force_ttl: 5m, set_cookie: strip, ignore: {cookies: [_ga]}}}
-`, Flags{})
-	want := []string{
-		"route loose: force_ttl 5m: kept whatever the answer says",
-		"route loose: ignore.cookies _ga: who asks by these makes no difference",
-		"route loose: set_cookie strip: answers that set cookies are shared",
-	}
-	got := c.Loosened()
-	for _, line := range want {
-		if !strings.Contains(strings.Join(got, "\n"), line) {
-			t.Errorf("missing %q in %q", line, got)
-		}
-	}
-	if len(got) != len(want) {
-		t.Errorf("got %q", got)
-	}
+  - name: loose
+    upstream: api
+    cache:
+      force_ttl: 5m
+      set_cookie: strip
+      ignore: {cookies: [_ga]}
+`
+	c := loaded(t, text, Flags{})
 	if names := c.WithoutLifetime(); !reflect.DeepEqual(names, []string{"strict"}) {
 		t.Errorf("without lifetime: %v", names)
+	}
+	base := shipped(t)
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("weir.yaml", []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Loosened(Source{Default: base, File: "weir.yaml"})
+	want := []string{
+		"weir.yaml:8: routes[1].cache.force_ttl: 5m: kept whatever the answer says",
+		"weir.yaml:9: routes[1].cache.set_cookie: strip: answers that set cookies are shared",
+		"weir.yaml:10: routes[1].cache.ignore.cookies: _ga: who asks by these makes no difference",
+	}
+	if err != nil || len(got) != len(want) {
+		t.Fatalf("%v, %v; want %v", got, err, want)
+	}
+	for i := range want {
+		if got[i].String() != want[i] {
+			t.Errorf("%s, want %s", got[i], want[i])
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/policy"
+	"weir/proxy/warm"
 )
 
 var (
@@ -15,11 +16,12 @@ var (
 	prefixType   = reflect.TypeFor[netip.Prefix]()
 	graceType    = reflect.TypeFor[policy.Grace]()
 	sizeType     = reflect.TypeFor[Size]()
+	everyType    = reflect.TypeFor[warm.Every]()
 )
 
 // isBranch: the type has keys of its own. A grace may have, too, but is one value: whoever writes it writes all of it.
 func isBranch(t reflect.Type) bool {
-	return t.Kind() == reflect.Struct && t != prefixType && t != graceType
+	return t.Kind() == reflect.Struct && t != prefixType && t != graceType && t != everyType
 }
 
 // isList: a list of things with keys, which only the file can hold.
@@ -43,8 +45,8 @@ func keysOf(t reflect.Type) []string {
 }
 
 func join(path, key string) string {
-	if path == "" {
-		return key
+	if path == "" || key == "" {
+		return path + key
 	}
 	return path + "." + key
 }

@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"weir/policy"
+	"weir/proxy/warm"
 )
 
 // readShipped reads once: tests change their working folder.
@@ -25,10 +26,10 @@ func shipped(t *testing.T) []byte {
 	return text
 }
 
-var emptyList = regexp.MustCompile(`(?m)^(upstreams|routes): \[\].*$`)
+var emptyList = regexp.MustCompile(`(?m)^(upstreams|routes|warm): \[\].*$`)
 var commentedOut = regexp.MustCompile(`(?m)^# (- |  )`)
 
-// examples is the shipped file with the commented-out entries of upstreams and routes in force.
+// examples is the shipped file with the commented-out entries of its lists in force.
 func examples(t *testing.T) string {
 	head, body, found := strings.Cut(string(shipped(t)), "\n\n")
 	if !found {
@@ -94,6 +95,11 @@ func TestExamplesShowTheDefaults(t *testing.T) {
 	want.Name, want.URL, want.URLs = "api", "http://127.0.0.1:9000", []string{}
 	if !reflect.DeepEqual(c.Upstreams[0], want) {
 		t.Errorf("config.yaml shows an upstream\n%+v, the defaults are\n%+v", c.Upstreams[0], want)
+	}
+	job := newWarm()
+	job.Name, job.URLs, job.Headers = "hot", []string{"http://www.example.com/"}, []string{}
+	if !reflect.DeepEqual(c.Warm, []warm.Config{job}) {
+		t.Errorf("config.yaml shows a job of warm\n%+v, the defaults are\n%+v", c.Warm[0], job)
 	}
 	plain := policy.Route{Name: "everything", Upstream: "api", Cache: c.Cache}
 	got, bare := c.Routes[0], func(s []string) bool { return len(s) == 0 }

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"weir/policy"
+	"weir/proxy/warm"
 )
 
 // Size is a number of bytes, written as "256MiB" (powers of 1024) or "256MB" (powers of 1000).
@@ -32,6 +33,8 @@ func parse(text string, t reflect.Type) (any, error) {
 	case graceType:
 		d, err := parseDuration(text)
 		return policy.Grace{Well: d}, err
+	case everyType:
+		return warm.ParseEvery(text, parseDuration)
 	}
 	switch t.Kind() {
 	case reflect.String:
