@@ -50,7 +50,7 @@ func command() *cobra.Command {
 	root.Example = "  weir --upstream http://127.0.0.1:9000\n  weir serve --config weir.yaml"
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serve, checkCommand(), configCommand(), purgeCommand(), versionCommand(), healthCommand())
+	root.AddCommand(serve, checkCommand(), configCommand(), purgeCommand(), warmCommand(), versionCommand(), healthCommand())
 	return root
 }
 
@@ -121,14 +121,19 @@ type palette struct{ good, bad, plain string }
 
 // colours are for people: none when the output is no terminal.
 func colours(w io.Writer) palette {
-	f, isFile := w.(*os.File)
-	if !isFile || os.Getenv("NO_COLOR") != "" {
-		return palette{}
-	}
-	if s, err := f.Stat(); err != nil || s.Mode()&os.ModeCharDevice == 0 {
+	if os.Getenv("NO_COLOR") != "" || !onTerminal(w) {
 		return palette{}
 	}
 	return palette{"\x1b[32m", "\x1b[31m", "\x1b[0m"}
+}
+
+func onTerminal(w io.Writer) bool {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return false
+	}
+	s, err := f.Stat()
+	return err == nil && s.Mode()&os.ModeCharDevice != 0
 }
 
 func printJSON(w io.Writer, v any) error {
@@ -189,6 +194,54 @@ func purgeCommand() *cobra.Command {
 		return err
 	}
 	return c
+}
+
+func warmCommand() *cobra.Command {
+	c := &cobra.Command{Use: "warm [JOB]", Short: "Bring the pages of a job of the file anew, or of all jobs, fresh or not", Args: cobra.MaximumNArgs(1),
+		Example: "  weir warm hot\n  weir warm --admin 10.0.0.7:8081 && echo deployed"}
+	replica := client(c)
+	asJSON := c.Flags().Bool("json", false, "print a line of JSON for each page, and one with the sum")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ask, err := replica()
+		if err != nil {
+			return err
+		}
+		tell := progress(c.OutOrStdout())
+		if *asJSON {
+			lines := json.NewEncoder(c.OutOrStdout())
+			tell = func(p admin.Page) { _ = lines.Encode(p) }
+		}
+		sum, err := ask.Warm(c.Context(), strings.Join(args, ""), tell)
+		switch {
+		case err != nil:
+			return err
+		case *asJSON:
+			err = json.NewEncoder(c.OutOrStdout()).Encode(sum)
+		default:
+			fmt.Fprintf(c.OutOrStdout(), "fetched %d, cannot be kept %d, failed %d\n", sum.Fetched, sum.Unkept, sum.Failed)
+		}
+		if err == nil && sum.Failed > 0 {
+			err = fmt.Errorf("%d pages were not warmed", sum.Failed)
+		}
+		return err
+	}
+	return c
+}
+
+// progress tells of pages that were not fetched and, on a terminal, of how many are done.
+func progress(w io.Writer) func(admin.Page) {
+	live := onTerminal(w)
+	return func(p admin.Page) {
+		if live {
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+		if p.End != "fetched" {
+			fmt.Fprintf(w, "%s: %s: %s\n", p.End, p.URL, p.Why)
+		}
+		if live && p.Done < p.Pages {
+			fmt.Fprintf(w, "%s: %d of %d", p.Job, p.Done, p.Pages)
+		}
+	}
 }
 
 func estimate(p store.Purged) string {

@@ -137,6 +137,7 @@ func TestWhatIsRefusedSaysWhatToDo(t *testing.T) {
 		"config --ttl 5m":                     "--ttl: belongs to --upstream; without it, write ttl in the file",
 		"healthcheck --admin 127.0.0.1:1":     "is weir running there, and is that its admin.listen?",
 		"purge http://a/ --admin 127.0.0.1:1": "is weir running there, and is that its admin.listen?",
+		"warm --admin 127.0.0.1:1":            "is weir running there, and is that its admin.listen?",
 	} {
 		out, err := run(t, strings.Fields(line)...)
 		if err == nil || !strings.Contains(out+err.Error(), want) {

@@ -23,6 +23,7 @@ import (
 	"weir/proxy/config"
 	"weir/proxy/telemetry"
 	"weir/proxy/upstream"
+	"weir/proxy/warm"
 	"weir/store"
 	"weir/store/memory"
 )
@@ -37,6 +38,7 @@ type replica struct {
 	memory    *memory.Store // all of it, or its near tier; nil: there is none
 	upstreams map[string]*upstream.Upstream
 	handler   *proxy.Handler
+	warmer    *warm.Warmer
 	traffic   *http.Server
 	admin     *http.Server
 	peers     net.Listener // nil: this replica talks to no other
@@ -82,7 +84,8 @@ func (r *replica) furnish() (err error) {
 	r.handler = proxy.New(proxy.Options{
 		Policy: rules, Store: r.store, Upstreams: r.upstreams, Observer: r.telemetry, Config: settings,
 	})
-	r.telemetry.Watch(telemetry.Sources{Gauges: r.handler.Gauges, Upstreams: r.stats, Store: r.kept()})
+	r.warmer = warm.New(warm.Options{Handler: r.handler, Store: r.store, Log: r.log})
+	r.telemetry.Watch(telemetry.Sources{Gauges: r.handler.Gauges, Upstreams: r.stats, Store: r.kept(), Warm: r.warmth})
 	r.traffic, r.admin = r.trafficServer(), r.adminServer()
 	return nil
 }
@@ -170,7 +173,7 @@ func (l lastAnswer) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
 func (r *replica) adminServer() *http.Server {
 	door := admin.New(admin.Options{
-		Config: r.config.Admin, Handler: r.handler, Store: r.store, Required: r.config.Required(),
+		Config: r.config.Admin, Handler: r.handler, Store: r.store, Warmer: warmer{r.warmer}, Required: r.config.Required(),
 		Metrics: r.telemetry.Metrics(), Status: func() any { return r.stats() },
 		Draining: r.leaving.Load, Version: build()["version"],
 	})
@@ -210,6 +213,7 @@ func (r *replica) run() error {
 		defer relay.Close()
 	}
 	g.Go(func() error { return r.obey(ctx, hup, term) })
+	r.warmer.Use(r.config.Warm)
 	if r.config.Store.Kind == "redis" {
 		go r.tellOfStore(ctx)
 	}
@@ -266,6 +270,7 @@ func (r *replica) leave(term <-chan os.Signal) error {
 	r.log.Info("draining", "lame_duck", r.config.Drain.LameDuck.String(), "timeout", r.config.Drain.Timeout.String())
 	ctx, cut := context.WithTimeout(context.Background(), r.config.Drain.Timeout)
 	defer cut()
+	go r.warmer.Close() // another replica takes over at once
 	go func() {
 		select {
 		case <-term:
@@ -321,6 +326,7 @@ func (r *replica) use(now *config.Config) error {
 		return err
 	}
 	r.handler.Use(p)
+	r.warmer.Use(now.Warm)
 	r.log.Info("reloaded", "routes", len(now.Routes), "restart_needed_for", config.Restart(r.config, now))
 	return nil
 }
@@ -329,6 +335,9 @@ func (r *replica) use(now *config.Config) error {
 func (r *replica) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	if r.warmer != nil {
+		r.warmer.Close()
+	}
 	for _, u := range r.upstreams {
 		u.Close()
 	}

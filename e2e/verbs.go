@@ -35,6 +35,7 @@ func (w *world) verbs() map[string]script.Cmd {
 		"release":  {"gate", "let everybody through a gate", 1, w.release},
 		"settle":   {"", "until no replica fetches anything any more", 0, w.settle},
 		"purge":    {"replica path|tag=…|prefix=…|host=…|route=…|all [soft]", "purge through the admin port", 2, w.purge},
+		"warm":     {"replica job", "bring a job's pages anew through the admin port, and wait until all are", 2, w.warm},
 		"redis":    {"start | kill | flush | cut | pause | blackhole | heal | mark", "the Redis and the line to it", 1, w.doRedis},
 		"expect":   {"what...", "wait for an answer and check it, or check a count now", 2, w.expect},
 		"until":    {"[limit] what...", "the same, tried until it holds", 2, w.until},
@@ -290,6 +291,25 @@ func (w *world) purge(args []string) error {
 		}
 		return nil
 	})
+}
+
+// warm fails with the first page that does.
+func (w *world) warm(args []string) error {
+	r, err := w.replica(args[0])
+	if err != nil {
+		return err
+	}
+	text, err := r.tell("/api/warm", map[string]any{"job": args[1]})
+	for line := range strings.Lines(text) {
+		var page struct{ URL, End, Why string }
+		if err == nil {
+			err = json.Unmarshal([]byte(line), &page)
+		}
+		if err == nil && page.End == "failed" {
+			err = fmt.Errorf("%s: %s", page.URL, page.Why)
+		}
+	}
+	return err
 }
 
 func (w *world) alive() (n int) {

@@ -32,6 +32,7 @@ type Options struct {
 	Config   Config
 	Handler  Handler
 	Store    Store
+	Warmer   Warmer
 	Required bool         // the store is: without it the replica is not ready
 	Metrics  http.Handler // nil: off
 	Status   func() any   // of the upstreams, for /api/status
@@ -55,6 +56,7 @@ func New(o Options) http.Handler {
 	mux.Handle("/api/status", g.closed(only(http.MethodGet, a.status)))
 	mux.Handle("/api/explain", g.closed(only(http.MethodGet, a.explain)))
 	mux.Handle("/api/purge", g.closed(only(http.MethodPost, a.purge)))
+	mux.Handle("/api/warm", g.closed(only(http.MethodPost, a.warm)))
 	mux.Handle("/", g.closed(a.unknown))
 	return mux
 }
@@ -72,5 +74,5 @@ func (a *admin) metrics(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *admin) unknown(w http.ResponseWriter, _ *http.Request) {
-	refuse(w, http.StatusNotFound, "there is /healthz, /readyz, /metrics, /api/status, /api/explain and /api/purge")
+	refuse(w, http.StatusNotFound, "there is /healthz, /readyz, /metrics, /api/status, /api/explain, /api/purge and /api/warm")
 }

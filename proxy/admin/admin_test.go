@@ -29,6 +29,7 @@ type house struct {
 	away     error // of Check
 	explain  func(*http.Request) (policy.Plan, policy.Decision, error)
 	draining bool
+	pages    []Page // that a job has
 }
 
 var modes = map[store.Mode]string{store.Hard: "hard", store.Soft: "soft"}
@@ -54,6 +55,16 @@ func (h *house) Gauges() proxy.Gauges {
 	return proxy.Gauges{WaitingLocal: 1, WaitingRemote: 2, FillsRunning: 3, RefreshDropped: 4, SpoolBytes: 5, Exchanges: 6}
 }
 
+func (h *house) Jobs() any { return []string{"hot"} }
+
+func (h *house) Run(_ context.Context, job string, tell func(Page)) error {
+	_, _ = h.note("warm %q", job)
+	for _, p := range h.pages {
+		tell(p)
+	}
+	return h.fault
+}
+
 // vault is the house's store.
 type vault struct{ *house }
 
@@ -65,7 +76,7 @@ func (v vault) Purge(_ context.Context, sel policy.Selector, mode store.Mode) (s
 
 func (h *house) options(c Config) Options {
 	return Options{
-		Config: c, Handler: h, Store: vault{h}, Version: "v1.2.3",
+		Config: c, Handler: h, Store: vault{h}, Warmer: h, Version: "v1.2.3",
 		Status:   func() any { return map[string]int{"api": 7} },
 		Draining: func() bool { return h.draining },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -176,7 +187,7 @@ func TestStatus(t *testing.T) {
 		is(t, ask(a, "GET", "/api/status", ""), 200, `{"version":"v1.2.3","uptime_seconds":90,"draining":false,`+
 			`"store":{"state":"away","required":false,"fault":"dial: refused"},`+
 			`"gauges":{"exchanges_running":6,"waiting_local":1,"waiting_remote":2,"fills_running":3,"refresh_dropped":4,"spool_bytes":5},`+
-			`"upstreams":{"api":7}}`)
+			`"upstreams":{"api":7},"warm":["hot"]}`)
 	})
 }
 

@@ -81,13 +81,21 @@ func (c Client) question(ctx context.Context, method, path string, body io.Reade
 func (c Client) ask(r *http.Request, into any) error {
 	ctx, cancel := context.WithTimeout(r.Context(), askTime)
 	defer cancel()
-	// A transport of its own: one question is asked, and not through the proxy that the environment may name.
-	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r.WithContext(ctx))
+	res, err := c.send(r.WithContext(ctx))
 	if err != nil {
-		return fmt.Errorf("no answer from the admin port at %s (%w): is weir running there, and is that its admin.listen?", c.Address, err)
+		return err
 	}
 	defer res.Body.Close()
 	return understand(res, into)
+}
+
+func (c Client) send(r *http.Request) (*http.Response, error) {
+	// A transport of its own: one question is asked, and not through the proxy that the environment may name.
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("no answer from the admin port at %s (%w): is weir running there, and is that its admin.listen?", c.Address, err)
+	}
+	return res, nil
 }
 
 // understand turns an answer into what was asked for, or into an error that says what to do next.

@@ -51,6 +51,7 @@ type overview struct {
 	Store     storeState `json:"store"`
 	Gauges    gauges     `json:"gauges"`
 	Upstreams any        `json:"upstreams"`
+	Warm      any        `json:"warm"` // its jobs
 }
 
 // gauges is proxy.Gauges in the words of the metrics.
@@ -71,6 +72,7 @@ func (a *admin) status(w http.ResponseWriter, r *http.Request) {
 		Store:     a.store(r.Context()),
 		Gauges:    inWords(a.Handler.Gauges()),
 		Upstreams: a.Status(),
+		Warm:      a.Warmer.Jobs(),
 	})
 }
 

@@ -135,6 +135,7 @@ func TestSourcesAreRead(t *testing.T) {
 			}
 		},
 		Store: func() (entries, bytes, evictions int64) { return 12, 13, 14 },
+		Warm:  func() []Job { return []Job{{Name: "hot", Leads: true, Pages: 16, Failing: 17, Fetched: 18, Failures: 19}} },
 	})
 	page(t, tel.Metrics())
 	has(t, page(t, tel.Metrics()),
@@ -146,6 +147,8 @@ func TestSourcesAreRead(t *testing.T) {
 		`weir_upstream_sick{upstream="idle"} 0`, `weir_upstream_sick{upstream="api"} 1`, `weir_upstream_sick{upstream="dead"} 2`,
 		`weir_store_entries 12`, `weir_store_bytes 13`, `weir_store_evictions_total 14`,
 		`weir_log_dropped_total 0`,
+		`weir_warm_leads{job="hot"} 1`, `weir_warm_pages{job="hot"} 16`, `weir_warm_failing{job="hot"} 17`,
+		`weir_warm_fetched_total{job="hot"} 18`, `weir_warm_failures_total{job="hot"} 19`,
 	)
 }
 

@@ -16,12 +16,20 @@ type Sources struct {
 	Gauges    func() proxy.Gauges
 	Upstreams func() map[string]upstream.Stats
 	Store     func() (entries, bytes, evictions int64) // of the memory store
+	Warm      func() []Job
+}
+
+// Job is what is told of a job that keeps pages warm.
+type Job struct {
+	Name                              string
+	Leads                             bool // this replica does it
+	Pages, Failing, Fetched, Failures int64
 }
 
 // watch makes the instruments that are read rather than written. sources is asked anew each time: what it names may not exist yet.
 func (m *metrics) watch(sources func() Sources, dropped func() int64) error {
 	f := &forge{meter: m.provider.Meter("weir")}
-	gauges, upstreams, store := f.gauges(), f.upstreams(), f.store()
+	gauges, upstreams, store, warm := f.gauges(), f.upstreams(), f.store(), f.warm()
 	lost := f.total("log_dropped", "Log lines dropped because nobody read fast enough.")
 	if err := errors.Join(f.faults...); err != nil {
 		return err
@@ -36,6 +44,9 @@ func (m *metrics) watch(sources func() Sources, dropped func() int64) error {
 		}
 		if s.Store != nil {
 			store(o, s.Store)
+		}
+		if s.Warm != nil {
+			warm(o, s.Warm())
 		}
 		o.ObserveInt64(lost, dropped())
 		return nil
@@ -101,5 +112,27 @@ func (f *forge) store() func(metric.Observer, func() (entries, bytes, evictions 
 		o.ObserveInt64(entries, e)
 		o.ObserveInt64(bytes, b)
 		o.ObserveInt64(evictions, v)
+	}
+}
+
+func (f *forge) warm() func(metric.Observer, []Job) {
+	leads := f.gauge("warm_leads", "1 where this replica keeps the job's pages warm.")
+	pages := f.gauge("warm_pages", "Pages that this replica keeps warm.")
+	failing := f.gauge("warm_failing", "Of those, pages that failed when they were last tried.")
+	fetched := f.total("warm_fetched", "Pages brought anew.")
+	failures := f.total("warm_failures", "Pages that could not be brought anew.")
+	return func(o metric.Observer, jobs []Job) {
+		for _, j := range jobs {
+			label := metric.WithAttributeSet(attribute.NewSet(attribute.String("job", j.Name)))
+			led := int64(0)
+			if j.Leads {
+				led = 1
+			}
+			o.ObserveInt64(leads, led, label)
+			o.ObserveInt64(pages, j.Pages, label)
+			o.ObserveInt64(failing, j.Failing, label)
+			o.ObserveInt64(fetched, j.Fetched, label)
+			o.ObserveInt64(failures, j.Failures, label)
+		}
 	}
 }
