@@ -135,7 +135,9 @@ func TestSourcesAreRead(t *testing.T) {
 			}
 		},
 		Store: func() (entries, bytes, evictions int64) { return 12, 13, 14 },
-		Warm:  func() []Job { return []Job{{Name: "hot", Leads: true, Pages: 16, Failing: 17, Fetched: 18, Failures: 19}} },
+		Warm: func() []Job {
+			return []Job{{Name: "hot", Leads: true, Pages: 16, Failing: 17, Fetched: 18, Failures: 19}}
+		},
 	})
 	page(t, tel.Metrics())
 	has(t, page(t, tel.Metrics()),
