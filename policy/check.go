@@ -194,6 +194,7 @@ func (c *checker) negative(rules []Negative) {
 func (c *checker) choices(k Cache) {
 	c.choice("cache.set_cookie", k.SetCookie, "refuse", "strip", "keep")
 	c.choice("cache.client_directives", k.ClientDirectives, "honour", "collapse", "ignore")
+	c.choice("cache.collapse", k.Collapse, "rfc", "all")
 	c.choice("cache.invalidate", k.Invalidate, "rfc", "soft", "off")
 	c.choice("cache.wait.then", k.Wait.Then, "503", "upstream")
 }

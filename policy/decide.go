@@ -266,7 +266,7 @@ func (p *Plan) shares(brought Admission, order Order, d Decision, now time.Time)
 		// Nor is what was asked by one who tells who he is anybody else's.
 		d.Action, d.Reason = Fetch, ParticularAsker
 		return d
-	case order.Later && (order.Confirmed || !s.Alone):
+	case order.Later && (order.Confirmed || !s.Alone || p.Route.Cache.Collapse == "all"):
 		return d
 	case !s.NoStale && p.accepts(s, now):
 		return d

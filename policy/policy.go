@@ -63,6 +63,7 @@ type Cache struct {
 	Ignore           Ignore        `mapstructure:"ignore"`
 	SetCookie        string        `mapstructure:"set_cookie"`        // refuse | strip | keep
 	ClientDirectives string        `mapstructure:"client_directives"` // honour | collapse | ignore
+	Collapse         string        `mapstructure:"collapse"`          // rfc | all
 	Invalidate       string        `mapstructure:"invalidate"`        // rfc | soft | off
 	Tags             Tags          `mapstructure:"tags"`
 	Targeted         Targeted      `mapstructure:"targeted"`

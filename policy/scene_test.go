@@ -184,6 +184,8 @@ func readRoute(t *testing.T, n int, words []string) Route {
 			r.Match.Methods = values
 		case "invalidate":
 			r.Cache.Invalidate = value
+		case "collapse":
+			r.Cache.Collapse = value
 		case "client_directives":
 			r.Cache.ClientDirectives = value
 		case "ignore.headers":

@@ -46,6 +46,7 @@ func Loosened(s Source) (Problems, error) {
 			{len(cache.Ignore.Headers) > 0, "ignore.headers", strings.Join(cache.Ignore.Headers, ", ") + ": who asks by these makes no difference"},
 			{len(cache.Ignore.Cookies) > 0, "ignore.cookies", strings.Join(cache.Ignore.Cookies, ", ") + ": who asks by these makes no difference"},
 			{cache.ClientDirectives == "collapse" || cache.ClientDirectives == "ignore", "client_directives", cache.ClientDirectives + ": a reload need not reach the upstream"},
+			{cache.Collapse == "all", "collapse", "all: those who wait share an answer with no-cache"},
 			{cache.Invalidate == "soft" || cache.Invalidate == "off", "invalidate", cache.Invalidate + ": pages may outlive a change made through us"},
 		} {
 			if loose.is {
