@@ -348,6 +348,43 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// A file that changes is read by itself, and several times within a second once: a new one in its place, or the same
+// written over.
+func TestReloadsByItself(t *testing.T) {
+	file := func(ttl string) string {
+		return fmt.Sprintf("upstreams: [{name: api, url: %q}]\nroutes:\n  - {name: all, upstream: api, cache: {ttl: %s}}\n", "http://127.0.0.1:9", ttl)
+	}
+	inFolder(t, file("1s"))
+	p := served(t, "--config", "weir.yaml")
+	put(t, file("2"))
+	p.until("reload refused")
+	if err := os.WriteFile("new", []byte(file("2s")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename("new", "weir.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	p.until("reloaded")
+	for range 20 { // the first is obeyed at once, or merges like all others with that before
+		p.signal(syscall.SIGHUP)
+	}
+	p.until("reloaded")
+	put(t, file("3"))
+	p.until("reload refused")
+	reloads := 0
+	for _, line := range p.told {
+		if line["msg"] == "reloaded" {
+			reloads++
+		}
+	}
+	if reloads > 3 { // one of the file, and of the signals one or two
+		t.Errorf("reloaded %d times", reloads)
+	}
+	p.signal(syscall.SIGTERM)
+	p.signal(syscall.SIGTERM)
+	p.exit()
+}
+
 // In the lame duck time: not ready, still answering, closing connections. A second signal ends it at once.
 func TestLameDuck(t *testing.T) {
 	inFolder(t, "drain: {lame_duck: 1h, timeout: 2h}")

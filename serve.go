@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +32,7 @@ import (
 // replica is one process of ours, furnished from its configuration.
 type replica struct {
 	source    config.Source
+	read      [sha256.Size]byte // digest of the file as it was last read
 	config    *config.Config
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
@@ -47,6 +49,7 @@ type replica struct {
 }
 
 func serve(s config.Source, stderr io.Writer) error {
+	read := s.Digest()
 	c, err := config.Load(s)
 	if err != nil {
 		return err
@@ -56,7 +59,7 @@ func serve(s config.Source, stderr io.Writer) error {
 		return err
 	}
 	slog.SetDefault(t.Logger()) // what libraries print by the log package is a line like any other
-	r := &replica{source: s, config: c, telemetry: t, log: t.Logger()}
+	r := &replica{source: s, read: read, config: c, telemetry: t, log: t.Logger()}
 	defer r.close()
 	if err := r.furnish(); err != nil {
 		return err
@@ -251,10 +254,31 @@ func (r *replica) announce(traffic, door net.Addr) {
 	}
 }
 
+// reloadPause is the least time between two reloads: what asks for one meanwhile is served by the next (R31).
+const reloadPause = time.Second
+
 func (r *replica) obey(ctx context.Context, hup, term <-chan os.Signal) error {
+	changes, err := r.source.Watch(ctx)
+	if err != nil {
+		r.log.Warn("changes of the configuration are not seen by themselves: send SIGHUP", "fault", err.Error())
+	}
+	var last time.Time
+	var due <-chan time.Time
+	reloadSoon := func() {
+		if due == nil {
+			due = time.After(time.Until(last.Add(reloadPause)))
+		}
+	}
 	for {
 		select {
 		case <-hup:
+			reloadSoon()
+		case <-changes:
+			if r.source.Digest() != r.read {
+				reloadSoon()
+			}
+		case <-due:
+			due, last = nil, time.Now()
 			r.reload()
 		case <-term:
 			return r.leave(term)
@@ -301,6 +325,7 @@ func ignoring(err, end error) error {
 
 // reload swaps the policy, which is all that can change in a running process.
 func (r *replica) reload() {
+	r.read = r.source.Digest()
 	now, err := config.Load(r.source)
 	if err == nil {
 		err = r.use(now)

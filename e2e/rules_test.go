@@ -94,7 +94,7 @@ var staircase = map[string]struct{ ours, theirs []string }{
 	"proxy/warm":      {[]string{"proxy", "proxy/fill", "store", "policy"}, []string{"github.com/netresearch/go-cron"}},
 	"proxy/config": {
 		[]string{"proxy", "proxy/fill", "proxy/upstream", "proxy/admin", "proxy/telemetry", "proxy/warm", "store", "store/memory", "store/redis", "store/near", "policy"},
-		[]string{"github.com/spf13/viper", "github.com/go-viper/mapstructure/v2", "go.yaml.in/yaml/v3", "github.com/dustin/go-humanize"},
+		[]string{"github.com/spf13/viper", "github.com/go-viper/mapstructure/v2", "go.yaml.in/yaml/v3", "github.com/dustin/go-humanize", "github.com/fsnotify/fsnotify"},
 	},
 	"main": {[]string{"*"}, []string{"github.com/spf13/cobra", "golang.org/x/sync"}},
 	"e2e":  {nil, []string{"rsc.io/script", "golang.org/x/tools/txtar"}},
