@@ -59,18 +59,35 @@ func (p *Plan) part(s *Stored, at Moment) Decision {
 }
 
 // Missing is what asks upstream for the bytes that a part lacks, on the condition that it is still a part of what is
-// there (RFC 9110 §13.1.5). ok is false when the whole is to be asked for: without a strong validator nothing can be
-// combined (RFC 9111 §3.4), and two gaps are not worth it.
+// there. ok is false when the whole is to be asked for: two gaps are not worth it.
 func Missing(part Stored) (fields http.Header, ok bool) {
-	tag := part.Header.Get("Etag")
-	if part.Kind != Part || !isStrong(tag) || part.Total <= 0 {
+	if part.Kind != Part || part.Total <= 0 {
 		return nil, false
 	}
 	gap, ok := part.gap()
 	if !ok {
 		return nil, false
 	}
-	return http.Header{"If-Range": {tag}, "Range": {fmt.Sprintf("bytes=%d-%d", gap.Start, gap.End-1)}}, true
+	return Rest(part, gap)
+}
+
+// Rest is what asks upstream for some bytes of an answer, on the condition that they are the same answer's still (RFC
+// 9110 §13.1.5). ok is false without a strong validator: nothing can be combined then (RFC 9111 §3.4).
+func Rest(stored Stored, lack Span) (fields http.Header, ok bool) {
+	tag := stored.Header.Get("Etag")
+	if !isStrong(tag) || lack.Len() <= 0 {
+		return nil, false
+	}
+	return http.Header{"If-Range": {tag}, "Range": {fmt.Sprintf("bytes=%d-%d", lack.Start, lack.End-1)}}, true
+}
+
+// Continues reports whether res is just those bytes, of an answer of total bytes, under the same validator. The same
+// tag over another coding is the upstream's mistake, and not to be mixed.
+func Continues(stored Stored, lack Span, total int64, res Response) bool {
+	span, of, ok := partOf(res.Header)
+	return ok && res.Status == http.StatusPartialContent && span == lack && of == total &&
+		res.Header.Get("Etag") == stored.Header.Get("Etag") &&
+		strings.Join(res.Header["Content-Encoding"], ",") == strings.Join(stored.Header["Content-Encoding"], ",")
 }
 
 // gap is what a part lacks, when that is one piece.
@@ -87,12 +104,8 @@ func (s *Stored) gap() (Span, bool) {
 // Complete is the whole that a part and the answer to Missing make: the stored head with the new one's fields in place
 // of its own (RFC 9111 §3.4). ok is false when the answer is not just those bytes under that validator.
 func Complete(part Stored, res Response) (whole Response, ok bool) {
-	span, total, ok := partOf(res.Header)
 	gap, one := part.gap()
-	if strings.Join(res.Header["Content-Encoding"], ",") != strings.Join(part.Header["Content-Encoding"], ",") {
-		return Response{}, false // the same tag over another coding is the upstream's mistake, and not to be mixed
-	}
-	if !ok || !one || span != gap || total != part.Total || res.Header.Get("Etag") != part.Header.Get("Etag") {
+	if !one || !Continues(part, gap, part.Total, res) {
 		return Response{}, false
 	}
 	whole = res
@@ -105,6 +118,6 @@ func Complete(part Stored, res Response) (whole Response, ok bool) {
 		whole.Header[name] = lines
 	}
 	delete(whole.Header, "Content-Range")
-	whole.Header.Set("Content-Length", strconv.FormatInt(total, 10))
+	whole.Header.Set("Content-Length", strconv.FormatInt(part.Total, 10))
 	return whole, true
 }

@@ -77,6 +77,9 @@ const (
 	Trailers          // trailers follow its body: they are its asker's
 	LoopDetected      // the request has been through here too often
 	LastHop           // Max-Forwards is used up
+	BodyLost          // the store has lost part of a body that was being sent
+	NoRoom            // memory.spool had none left for the body
+	TooSlow           // the client is too slow, and others wait for what it holds
 	reasons           // how many there are
 )
 
@@ -182,4 +185,7 @@ var words = [reasons]word{
 	StaleForbidden:    {"stale-forbidden", "the upstream failed, and must-revalidate or its like forbids a stale answer", "", 504},
 	LastHop:           {"last-hop", "Max-Forwards is used up: this is the last to answer", "", 0},
 	UpstreamSick:      {"upstream-sick", "the upstream fails as a whole, and is spared for a moment", "", 503},
+	BodyLost:          {"body-lost", "the store has lost part of a body that was being sent; the upstream was asked for the rest", "", 0},
+	NoRoom:            {"no-room", "memory.spool had no room for the body; it streams to those who were there, and is not kept", "", 0},
+	TooSlow:           {"too-slow", "the client was too slow, or others waited for what it held", "", 0},
 }

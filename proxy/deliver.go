@@ -1,17 +1,19 @@
 package proxy
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
+	"os"
 	"strconv"
 	"time"
 
 	"weir/policy"
-	"weir/store"
+	"weir/proxy/fill"
 )
 
 // content is an answer before the client's conditionals, range and method are applied to it.
@@ -231,39 +233,25 @@ func (x *exchange) body(c content, span policy.Span) {
 
 func (x *exchange) broken(err error) {
 	x.report.Aborted, x.report.Err = true, err
-	if !x.gone() && x.report.Detail == policy.None {
+	switch {
+	case x.gone():
+	case errors.Is(err, fill.ErrTooSlow), errors.Is(err, os.ErrDeadlineExceeded):
+		x.report.Detail = policy.TooSlow
+	case x.report.Detail == policy.None:
 		x.report.Detail = policy.UpstreamTruncated
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// entrySource reads a stored body. What lies in memory is written as it lies there; the rest comes a piece at a time.
+// entrySource reads a stored body.
 type entrySource struct{ x *exchange }
 
 func (s entrySource) copy(w io.Writer, span policy.Span) error {
-	if e := s.x.entry; e.Kind == policy.Part {
+	e := s.x.entry
+	if e.Kind == policy.Part {
 		span = policy.Span{Start: span.Start - e.Span.Start, End: span.End - e.Span.Start}
 	}
-	if held, ok := s.x.entry.Body.(store.Bytes); ok {
-		for p := range held.Pieces(span) {
-			if _, err := w.Write(p); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	buf := make([]byte, min(span.Len(), piece))
-	for off := span.Start; off < span.End; {
-		n, err := s.x.entry.Body.ReadAt(s.x.r.Context(), buf[:min(int64(len(buf)), span.End-off)], off)
-		if n == 0 && err != nil {
-			return err
-		}
-		if _, err := w.Write(buf[:n]); err != nil {
-			return err
-		}
-		off += int64(n)
-	}
-	return nil
+	return s.x.stored(w, e, span)
 }
 
 // fillSource reads a body that grows. What has come is flushed whenever there is nothing more at hand: a client is
@@ -279,10 +267,12 @@ func (s fillSource) copy(w io.Writer, span policy.Span) error {
 			}
 		}
 		p, err := x.reader.Next(x.r.Context())
-		if err == io.EOF && span.End < 0 {
+		switch {
+		case err == io.EOF && span.End < 0:
 			return nil
-		}
-		if err != nil {
+		case err == fill.ErrMoved:
+			return x.moved(w, policy.Span{Start: max(off, span.Start), End: span.End})
+		case err != nil:
 			return unexpected(err)
 		}
 		at := off

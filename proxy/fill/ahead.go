@@ -6,15 +6,17 @@ import (
 	"sync"
 	"time"
 
+	"weir/proxy/upstream"
 	"weir/store"
 )
 
 // ReadAhead takes the body of a pass off the upstream's hands as fast as it comes, within the memory budget, so that a
-// slow client does not hold the upstream's slot (R24). Between two bytes at most idle may pass. Keep, unless it is nil,
-// is called once, whether the client reads or not: with the whole body at its end, or with nil when it did not come whole.
-func (t *Table) ReadAhead(body io.ReadCloser, idle time.Duration, keep func(store.Body)) io.ReadCloser {
+// slow client does not hold the upstream's slot (R24). Keep, unless it is nil, is called once, whether the client reads
+// or not: with the whole body at its end, or with nil when it did not come whole.
+func (t *Table) ReadAhead(body io.ReadCloser, up *upstream.Upstream, keep func(store.Body)) io.ReadCloser {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	s := NewSpool(t.budget, t.options.MaxBody, func() { cancel(errDeserted) })
+	s.Hurry(up.Crowded)
 	if keep == nil {
 		s.Unkeep()
 		keep = func(store.Body) {}
@@ -33,7 +35,7 @@ func (t *Table) ReadAhead(body io.ReadCloser, idle time.Duration, keep func(stor
 		defer stop()
 		defer cancel(nil)
 		defer a.closeBody()
-		s.End(pump(ctx, source{body, idle, a.closeBody, a.ended}, s))
+		s.End(pump(ctx, source{body, up.Config().IdleTimeout, a.closeBody, a.ended}, s))
 		a.ended() // whether the client has read it by now or not: others wait for what becomes of it
 	})
 	return a

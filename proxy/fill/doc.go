@@ -13,5 +13,6 @@
 // While the upstream is sick no lease is asked for where a copy can stand in: the store is only looked at (failure.go).
 //
 // Those who wait learn of the head when Head closes, and decide each for itself what the fill is to them
-// (policy.May). The body grows in a [Spool] that many read at their own pace.
+// (policy.May). The body grows in a [Spool] that many read at their own pace, in memory that all spools share ([Budget]).
+// Where there is none for the whole, it is a window: who reads slower than [Pace] asks for, and holds up others, is cut.
 package fill

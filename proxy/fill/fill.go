@@ -212,8 +212,12 @@ var errLapsed = errors.New("fill ended early")
 // publish makes the result known. Nothing in it changes after this.
 func (f *Fill) publish(r Result) {
 	r.Status = f.report.Status
-	f.result = r
 	f.spool.Announce(r.Length)
+	if r.Admission.Keep > 0 && !f.spool.Whole() {
+		r.Admission.Keep, r.Admission.Reason = 0, f.unkept()
+		f.outgrown()
+	}
+	f.result = r
 	close(f.head)
 }
 

@@ -304,6 +304,9 @@ func (t *Table) start(f *Fill) *Fill {
 	f.ctx, f.cancel = context.WithCancelCause(t.ctx)
 	f.limit = time.AfterFunc(f.up.Config().FillTimeout, func() { f.cancel(context.DeadlineExceeded) })
 	f.spool = NewSpool(t.budget, t.options.MaxBody, func() { f.cancel(errDeserted) })
+	if f.held == nil {
+		f.spool.Hurry(f.up.Crowded)
+	}
 	f.interim, f.head, f.done = make(chan Interim, 8), make(chan struct{}), make(chan struct{})
 	f.report = Report{Route: f.ask.Plan.Route.Name, Upstream: f.ask.Plan.Route.Upstream, Why: f.ask.Why, Started: time.Now()}
 	if f.ask.Why.waited() && f.held == nil {

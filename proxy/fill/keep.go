@@ -58,7 +58,21 @@ func (f *Fill) keep(entry *store.Entry, adm policy.Admission) {
 	w := store.Write{Entry: entry, Sign: f.ask.Plan.Page, Keep: left}
 	w.Key, w.Variant = f.ask.Policy.VariantOf(f.ask.Plan, entry.Stored)
 	entry.Key = w.Key
-	f.commit(w)
+	if f.commit(w) {
+		f.spool.Stored(func() *store.Entry { return f.stored(w.Key) })
+	}
+}
+
+// stored is what the fill has stored; nil: it is not there, or no more.
+func (f *Fill) stored(key policy.Key) *store.Entry {
+	if e, ok := f.table.options.Store.Peek(key); ok && e.Leased == f.lease.Taken {
+		return e
+	}
+	taken, err := f.table.options.Store.Take(f.table.ctx, key, store.Want{At: time.Now()})
+	if e := taken.Entry; err == nil && e != nil && e.Leased == f.lease.Taken {
+		return e
+	}
+	return nil
 }
 
 // lateLease asks for the right to store what was fetched without it. Who meets another holder keeps nothing.
@@ -95,12 +109,12 @@ func (f *Fill) release(out store.Outcome) {
 }
 
 // commit writes, and reports how it went. A refused write harms nobody: those aboard are served all the same.
-func (f *Fill) commit(w store.Write) {
+func (f *Fill) commit(w store.Write) (done bool) {
 	f.ended = true
 	err := f.table.options.Store.Commit(context.WithoutCancel(f.ctx), *f.lease, w)
 	switch {
 	case err == nil:
-		return
+		return true
 	case errors.Is(err, store.ErrLost):
 		f.report.End, f.report.Reason = Lost, policy.LeaseLost
 	case errors.Is(err, store.ErrReadOnly):
@@ -111,4 +125,5 @@ func (f *Fill) commit(w store.Write) {
 	f.report.Err = err
 	// Nobody is to wait for a lease whose holder is done: a purge by tag refuses what it brought, and revokes nothing.
 	_ = f.table.options.Store.Release(context.WithoutCancel(f.ctx), *f.lease, store.Outcome{End: store.Lapsed})
+	return false
 }

@@ -255,6 +255,7 @@ func (t *Table) Relay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer reader.Close()
+	reader.Stay() // those who read it over there are in mid-body
 	select {
 	case <-f.Head():
 	case <-r.Context().Done():

@@ -18,6 +18,7 @@ const (
 	Head    Why = "head"
 	Part    Why = "part" // a range of a page that nobody has
 	Warm    Why = "warm"
+	Rest    Why = "rest" // of a stored body that was lost while it was being sent
 )
 
 // End says how a fill ended.

@@ -3,70 +3,56 @@ package fill
 import (
 	"context"
 	"errors"
-	"io"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"weir/store"
 )
 
-// Budget is the memory that the bodies under way in a process may take together (R25).
-type Budget struct {
-	limit int64
-	used  atomic.Int64
-}
-
-// NewBudget makes a budget of limit bytes.
-func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
-
-// Used is how many bytes are taken.
-func (b *Budget) Used() int64 { return b.used.Load() }
-
-func (b *Budget) take(n int64) bool {
-	if b.used.Add(n) > b.limit {
-		b.used.Add(-n)
-		return false
-	}
-	return true
-}
-
-func (b *Budget) give(n int64) { b.used.Add(-n) }
-
 var (
 	// errDeserted: the body can no longer be kept, and nobody reads it any more.
 	errDeserted = errors.New("nobody reads the body")
-	// errTooSlow: the reader held up others for too long.
-	errTooSlow = errors.New("reader too slow for the others")
+	// ErrTooSlow: the reader held up others for too long.
+	ErrTooSlow = errors.New("too slow, and others waited")
+	// ErrMoved: what follows is to be read from the store. Nothing is wrong with it.
+	ErrMoved = errors.New("body is read from the store")
 )
 
 const (
 	smallSegment = 4 << 10
 	largeSegment = 64 << 10
 	exactSegment = 1 << 20 // an announced length up to this gets one segment of just that size
-	window       = 256 << 10
-	patience     = 10 * time.Second // that the slowest reader may hold up the others without moving
+	narrow       = 32 << 10
+	// window is there for every body, whatever the budget says: one that is no larger is kept whole.
+	window = 64 << 10
+	// share of the budget is what a body takes at most that is not kept.
+	share = 16
 )
 
 // Spool is a body that grows while several read it.
 //
 // As long as it is whole, byte 0 is held, anybody may join and it can be committed. When it outgrows what may be kept,
 // when the budget has nothing left, or when its fill gives up keeping it, what everybody has read is dropped: then
-// nobody may join any more, and the writer runs ahead of the slowest reader only as far as the budget allows. One
-// goroutine writes; a segment's bytes beyond size belong to it alone, so readers need no lock for what they were shown.
+// nobody may join any more, and the writer runs ahead of the slowest reader only a little. One goroutine writes; a
+// segment's bytes beyond size belong to it alone, so readers need no lock for what they were shown.
 type Spool struct {
 	budget   *Budget
-	most     int64  // what may be kept whole, and how far the writer may run ahead
-	deserted func() // called when the last reader of a body that is not kept leaves
+	most     int64       // what may be kept whole
+	deserted func()      // called when the last reader of a body that is not kept leaves
+	queued   func() bool // somebody waits for what the writer holds while it writes
 
 	mu       sync.Mutex
-	segments [][]byte
+	segments []segment
 	start    int64 // offset of segments[0]
 	room     int64 // offset of the end of the last segment
 	size     int64 // bytes written
 	length   int64 // as announced; -1: unknown
-	charged  int64 // taken from the budget
+	charged  int64 // taken from the budget: what is held, and, while it is kept, what is announced
 	unkept   bool
+	refused  bool                // there was no memory to keep it
+	find     func() *store.Entry // looks for what was committed; nil: nothing was, or it has been looked for
+	entry    *store.Entry        // what was found: it is read there, and nothing is held here any more
 	done     bool
 	err      error // of the end; nil: clean
 	readers  map[*Reader]struct{}
@@ -74,22 +60,41 @@ type Spool struct {
 	moved    chan struct{} // closed when a reader moved or left
 }
 
+// segment is a piece of the body, and where it begins.
+type segment struct {
+	at    int64
+	bytes []byte
+}
+
 // NewSpool makes a spool for a body of which at most most bytes may be kept whole. It calls deserted, perhaps more than
 // once and holding a lock, when the last reader of a body that is not kept leaves before its end.
 func NewSpool(b *Budget, most int64, deserted func()) *Spool {
 	return &Spool{
-		budget: b, most: most, deserted: deserted, length: -1,
+		budget: b, most: most, deserted: deserted, length: -1, queued: func() bool { return false },
 		readers: map[*Reader]struct{}{},
 		grown:   make(chan struct{}), moved: make(chan struct{}),
 	}
 }
 
-// Announce says how long the body will be; -1: unknown.
+// Hurry has queued asked whether somebody waits for the body's end, who need not wait for slow readers. It is called
+// before anything is written.
+func (s *Spool) Hurry(queued func() bool) { s.queued = queued }
+
+// Announce says how long the body will be; -1: unknown. There is memory for all of it or it is not kept: a part that
+// is held for long only keeps others from being whole.
 func (s *Spool) Announce(length int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.length = length
-	s.unkept = s.unkept || length > s.most
+	switch {
+	case s.unkept || s.done || length <= window:
+	case length > s.most:
+		s.unkeep()
+	case !s.budget.take(length):
+		s.refuse()
+	default:
+		s.charged = length
+	}
 }
 
 // Whole reports whether byte 0 is still held and will be: the body may be stored.
@@ -97,6 +102,13 @@ func (s *Spool) Whole() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.unkept
+}
+
+// Refused reports whether the body is not kept because the budget had nothing left for it.
+func (s *Spool) Refused() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.refused
 }
 
 // Complete reports whether the body has ended cleanly.
@@ -110,52 +122,77 @@ func (s *Spool) Complete() bool {
 func (s *Spool) Unkeep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.unkeep()
+}
+
+func (s *Spool) unkeep() {
+	if s.unkept {
+		return
+	}
 	s.unkept = true
+	s.charge(s.room - s.start)
 	s.signal(&s.moved)
 	s.signal(&s.grown)
 }
 
+func (s *Spool) refuse() {
+	s.refused = true
+	s.unkeep()
+}
+
+// charge gives back what is taken from the budget beyond n.
+func (s *Spool) charge(n int64) {
+	s.budget.give(s.charged - n)
+	s.charged = n
+}
+
 // Space returns where the next bytes go. Unless the body is kept it waits for the readers, and fails when none is left.
 func (s *Spool) Space(ctx context.Context) ([]byte, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.unkept {
-		if err := s.pace(ctx, s.most); err != nil {
-			return nil, err
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if s.unkept && s.drop() == nil && !s.full() {
+			return nil, errDeserted
+		}
+		if s.size < s.room || s.grow() {
+			return s.tail(), nil
+		}
+		if s.unkept {
+			s.pause(ctx)
+		} else {
+			s.refuse()
 		}
 	}
-	if s.size < s.room {
-		return s.tail(), nil
-	}
+}
+
+// grow makes room for more, if there is memory for it.
+func (s *Spool) grow() bool {
 	n := s.nextSegment()
-	for !s.budget.take(n) {
-		if !s.unkept {
-			s.unkept = true
-			s.signal(&s.grown)
-		}
-		n = largeSegment
-		if s.size-s.start < window+largeSegment {
-			// A window is small, and there for every body that moves: counted, and taken in any case.
-			s.budget.used.Add(n)
-			break
-		}
-		if err := s.pace(ctx, window); err != nil {
-			return nil, err
-		}
+	held := s.room - s.start + n
+	lacks := held - s.charged
+	switch {
+	case lacks <= 0:
+		lacks = 0
+	case held <= window, s.full():
+		s.budget.force(lacks)
+	case s.unkept && held > s.budget.limit/share, !s.budget.take(lacks):
+		return false
 	}
-	s.charged += n
-	s.segments = append(s.segments, make([]byte, n))
+	s.charged += lacks
+	s.segments = append(s.segments, segment{s.room, make([]byte, n)})
 	s.room += n
-	return s.tail(), nil
+	return true
 }
 
 func (s *Spool) nextSegment() int64 {
 	switch {
+	case s.full():
+		return 1
 	case s.unkept: // pieces that can be dropped one by one
-		return largeSegment
+		return narrow
 	case s.length >= 0 && s.size == 0 && s.length <= exactSegment:
 		return max(s.length, 1)
 	case s.length < 0 && s.size < largeSegment:
@@ -164,57 +201,67 @@ func (s *Spool) nextSegment() int64 {
 	return largeSegment
 }
 
+// full reports whether nothing but the end is to come.
+func (s *Spool) full() bool { return s.length >= 0 && s.size >= s.length }
+
 func (s *Spool) tail() []byte {
 	last := s.segments[len(s.segments)-1]
-	return last[int64(len(last))-(s.room-s.size):]
+	return last.bytes[s.size-last.at:]
 }
 
-// pace drops what all have read, and waits until less than ahead is held. It is called, and returns, with mu held.
-func (s *Spool) pace(ctx context.Context, ahead int64) error {
-	for {
-		slowest := s.drop()
-		if slowest == nil {
-			return errDeserted
-		}
-		if s.size-slowest.off < max(ahead, window) {
-			return nil
-		}
-		moved := s.moved
-		s.mu.Unlock()
-		timer := time.NewTimer(patience)
-		select {
-		case <-ctx.Done():
-		case <-moved:
-		case <-timer.C:
-		}
-		expired := !timer.Stop()
-		s.mu.Lock()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if expired && moved == s.moved && len(s.readers) > 1 {
-			slowest.cut = true
-			delete(s.readers, slowest)
-			s.signal(&s.grown)
-		}
+// pause waits for a reader to move. The slowest is cut off when it is too far behind, unless it holds up nobody.
+// It is called, and returns, with mu held.
+func (s *Spool) pause(ctx context.Context) {
+	moved := s.moved
+	s.mu.Unlock()
+	timer := time.NewTimer(glance)
+	select {
+	case <-ctx.Done():
+	case <-moved:
+	case <-timer.C:
+	}
+	timer.Stop()
+	queued := s.queued()
+	s.mu.Lock()
+	slowest := s.slowest()
+	if slowest == nil {
+		return
+	}
+	behind := slowest.behind(time.Now())
+	if queued && behind > hurry || behind > patience && (len(s.readers) > 1 || s.budget.short()) {
+		s.cut(slowest)
 	}
 }
 
-// drop lets go of the segments that every reader is past, and returns the slowest reader; nil: there is none.
-func (s *Spool) drop() (slowest *Reader) {
+// cut ends a reader, which hears of it when it next reads.
+func (s *Spool) cut(r *Reader) {
+	r.cut = true
+	delete(s.readers, r)
+	s.signal(&s.grown)
+}
+
+func (s *Spool) slowest() (slowest *Reader) {
 	for r := range s.readers {
 		if slowest == nil || r.off < slowest.off {
 			slowest = r
 		}
 	}
-	for slowest != nil && len(s.segments) > 0 && s.start+int64(len(s.segments[0])) <= slowest.off {
-		n := int64(len(s.segments[0]))
-		s.start += n
-		s.segments[0] = nil
-		s.segments = s.segments[1:]
-		s.charged -= n
-		s.budget.give(n)
+	return slowest
+}
+
+// drop lets go of the segments that every reader is done with, and returns the slowest reader; nil: there is none.
+func (s *Spool) drop() *Reader {
+	slowest := s.slowest()
+	if slowest == nil {
+		return nil
 	}
+	n := 0
+	for n < len(s.segments) && s.segments[n].at+int64(len(s.segments[n].bytes)) <= slowest.off {
+		s.start += int64(len(s.segments[n].bytes))
+		n++
+	}
+	s.segments = slices.Delete(s.segments, 0, n)
+	s.charge(s.room - s.start)
 	return slowest
 }
 
@@ -223,7 +270,9 @@ func (s *Spool) Wrote(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.size += int64(n)
-	s.unkept = s.unkept || s.size > s.most
+	if s.size > s.most {
+		s.unkeep()
+	}
 	s.signal(&s.grown)
 }
 
@@ -235,16 +284,62 @@ func (s *Spool) End(err error) {
 		return
 	}
 	s.done, s.err = true, err
+	s.charge(s.room - s.start)
 	s.signal(&s.grown)
 	s.settle()
 }
 
 // settle gives the budget back once nobody reads and nobody will.
 func (s *Spool) settle() {
-	if s.done && len(s.readers) == 0 {
-		s.budget.give(s.charged)
-		s.charged = 0
+	switch {
+	case !s.done:
+	case s.entry != nil || len(s.readers) == 0:
+		s.budget.leave(s)
+		s.charge(0)
+	default:
+		s.budget.linger(s)
 	}
+}
+
+// Stored says that the body has been committed, and how it can be had from the store.
+func (s *Spool) Stored(find func() *store.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.find = find
+}
+
+// yield gives memory back to those who lack it. What is stored is read there from now on; else who reads too slowly is
+// cut off.
+func (s *Spool) yield(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if find := s.find; find != nil {
+		s.find = nil
+		go func() { s.move(find()) }() // who lacks memory does not wait for the store
+		return
+	}
+	for r := range s.readers {
+		if r.behind(now) > patience {
+			s.cut(r)
+		}
+	}
+	s.settle()
+}
+
+// move sends the readers to the store, unless somebody cannot go.
+func (s *Spool) move(entry *store.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.readers {
+		if r.stays {
+			return
+		}
+	}
+	s.entry = entry
+	if entry != nil {
+		s.segments = nil
+	}
+	s.settle()
 }
 
 func (s *Spool) signal(c *chan struct{}) {
@@ -266,131 +361,13 @@ func (s *Spool) Body() (b store.Bytes, ok bool) {
 	if !s.done || s.err != nil || s.unkept {
 		return nil, false
 	}
-	left := s.size
 	for _, seg := range s.segments {
-		n := min(left, int64(len(seg)))
-		if part := seg[:n:n]; n > 0 && n < int64(len(seg))/2 {
+		n := min(s.size-seg.at, int64(len(seg.bytes)))
+		if part := seg.bytes[:n:n]; n > 0 && n < int64(len(seg.bytes))/2 {
 			b = append(b, append([]byte(nil), part...)) // do not keep a large segment for a few bytes
 		} else if n > 0 {
 			b = append(b, part)
 		}
-		left -= n
 	}
 	return b, true
-}
-
-// Join returns a reader from byte 0; ok is false when that is no longer held.
-func (s *Spool) Join() (r *Reader, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.start > 0 || s.done && s.charged == 0 && s.size > 0 {
-		return nil, false
-	}
-	r = &Reader{s: s}
-	s.readers[r] = struct{}{}
-	return r, true
-}
-
-// Reader reads a spool at its own pace. It belongs to one goroutine.
-type Reader struct {
-	s   *Spool
-	off int64
-	cut bool // guarded by s.mu
-}
-
-// Next returns the bytes that follow, as many as are held in one piece, waiting for at least one. The bytes stay valid.
-// io.EOF is the clean end; any other error means that the body broke off.
-func (r *Reader) Next(ctx context.Context) ([]byte, error) {
-	for {
-		p, wait, err := r.look()
-		if p != nil || err != nil {
-			return p, err
-		}
-		select {
-		case <-wait:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (r *Reader) look() (p []byte, wait <-chan struct{}, err error) {
-	s := r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.cut {
-		return nil, nil, errTooSlow
-	}
-	if r.off < s.size {
-		at := s.start
-		for _, seg := range s.segments {
-			if end := at + int64(len(seg)); r.off < end {
-				p = seg[r.off-at : min(end, s.size)-at]
-				break
-			}
-			at += int64(len(seg))
-		}
-		r.off += int64(len(p))
-		if s.unkept {
-			s.signal(&s.moved)
-		}
-		return p, nil, nil
-	}
-	if s.done {
-		if s.err != nil {
-			return nil, nil, s.err
-		}
-		return nil, nil, io.EOF
-	}
-	return nil, s.grown, nil
-}
-
-// Reach waits until the byte before off is here, or no more will come: then it returns the body's length, else -1. ok is
-// false when it will not wait: the body is not kept, and whoever waits for a later byte keeps it from coming.
-func (r *Reader) Reach(ctx context.Context, off int64) (size int64, ok bool) {
-	for {
-		r.s.mu.Lock()
-		size, ended, grown := r.s.size, r.s.done && r.s.err == nil, r.s.grown
-		stuck := r.s.unkept || r.s.done && r.s.err != nil
-		r.s.mu.Unlock()
-		switch {
-		case ended:
-			return size, true
-		case size >= off:
-			return -1, true
-		case stuck || ctx.Err() != nil:
-			return -1, false
-		}
-		select {
-		case <-grown:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// Broken is why the body broke off; nil while it has not.
-func (r *Reader) Broken() error {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	return r.s.err
-}
-
-// Pending reports whether Next would return bytes at once.
-func (r *Reader) Pending() bool {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	return r.off < r.s.size
-}
-
-// Close lets the reader go.
-func (r *Reader) Close() {
-	s := r.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.readers, r)
-	s.signal(&s.moved)
-	s.settle()
-	if s.unkept && !s.done && len(s.readers) == 0 {
-		s.deserted()
-	}
 }

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"weir/proxy/upstream"
+	"weir/store"
 )
 
 // write puts p into s as a fill would, and returns the error that Space gave.
@@ -129,7 +132,7 @@ func TestBrokenBody(t *testing.T) {
 // What is larger than may be kept passes through in a window; nobody can join any more, and memory stays bounded.
 func TestTooLargeIsStreamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBudget(64 << 20)
+		b := NewBudget(share << 20)
 		s := NewSpool(b, 1<<20, never)
 		body := random(5 << 20)
 		r, _ := s.Join()
@@ -194,25 +197,233 @@ func TestNoBudgetLeft(t *testing.T) {
 	})
 }
 
-// Who does not move for a while is cut off when others are held up by it; nobody is cut off for being alone.
+// sip reads a body a portion at a time, and rests after each.
+func sip(r *Reader, rest time.Duration) (n int, err error) {
+	defer r.Close()
+	for {
+		p, err := r.Next(context.Background())
+		if err != nil {
+			return n, err
+		}
+		n += len(p)
+		time.Sleep(rest)
+	}
+}
+
+// Who holds up other readers is cut off once it is so far behind the minimum rate, whether it stands still or moves a
+// little now and then. Who keeps the rate is waited for.
 func TestSlowestReader(t *testing.T) {
+	const size = 1 << 20
+	for name, c := range map[string]struct {
+		rest time.Duration // after 16 KiB, which are worth a second
+		cut  bool
+		most time.Duration // that the quick one takes
+	}{
+		"stands still": {time.Hour, true, patience + time.Second},
+		// It is behind by eight more seconds each time, and is to be cut in the second.
+		"a little every nine seconds": {9 * time.Second, true, 2*9*time.Second + time.Second},
+		// Sixty-four portions, of which the last four are held when the quick one has all.
+		"the minimum rate": {time.Second, false, 64 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := NewBudget(0)
+				s := NewSpool(b, size, never)
+				slow, _ := s.Join()
+				quick, _ := s.Join()
+				go func() { _ = write(context.Background(), s, random(size)); s.End(nil) }()
+				end := make(chan error, 1)
+				go func() { _, err := sip(slow, c.rest); end <- err }()
+				began := time.Now()
+				if got, err := read(quick); err != nil || len(got) != size {
+					t.Errorf("quick: %d bytes, %v", len(got), err)
+				}
+				if d := time.Since(began); d > c.most {
+					t.Errorf("held up for %v, want %v at most", d, c.most)
+				}
+				if err := <-end; errors.Is(err, ErrTooSlow) != c.cut || !c.cut && err != io.EOF {
+					t.Errorf("slow: %v", err)
+				}
+				if b.Used() != 0 {
+					t.Errorf("budget: %d", b.Used())
+				}
+			})
+		})
+	}
+}
+
+// A lone reader holds up nobody, however slow it is; but for those who queue for the upstream's slot, and those who
+// lack memory.
+func TestLoneSlowReader(t *testing.T) {
+	const size = 300 << 10
+	for name, c := range map[string]struct {
+		queued, short bool
+		cut           time.Duration // 0: never
+	}{
+		"nobody else": {}, "somebody queues": {queued: true, cut: hurry}, "somebody lacks memory": {short: true, cut: patience},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := NewBudget(4 << 20)
+				s := NewSpool(b, size/2, func() {})
+				s.Hurry(func() bool { return c.queued })
+				s.Announce(-1)
+				r, _ := s.Join()
+				s.Unkeep()
+				began := time.Now()
+				stop := make(chan struct{})
+				if c.short {
+					go func() {
+						for tick := time.NewTicker(time.Second); ; {
+							select {
+							case <-tick.C:
+								b.take(8 << 20)
+							case <-stop:
+								return
+							}
+						}
+					}()
+				}
+				written := make(chan error, 1)
+				go func() { err := write(context.Background(), s, random(size)); s.End(err); written <- err }()
+				n, err := sip(r, 4*time.Second) // a quarter of the minimum
+				close(stop)
+				switch d := time.Since(began); {
+				case c.cut == 0 && (err != io.EOF || n != size):
+					t.Errorf("cut after %d bytes: %v", n, err)
+				case c.cut > 0 && (!errors.Is(err, ErrTooSlow) || !errors.Is(<-written, errDeserted)):
+					t.Errorf("read %d bytes: %v", n, err)
+				// It may be ahead by a burst, and is behind by three seconds for each four that it takes.
+				case c.cut > 0 && d > burst+c.cut*4/3+5*time.Second:
+					t.Errorf("cut after %v", d)
+				}
+				if b.Used() != 0 {
+					t.Errorf("budget: %d", b.Used())
+				}
+			})
+		})
+	}
+}
+
+// What is small is kept whole whatever the budget says; of what is announced there is memory for all, or for a window.
+func TestAllOrNothing(t *testing.T) {
+	for _, c := range []struct {
+		budget, length int64
+		whole, refused bool
+		used           int64 // at the head
+	}{
+		{0, window, true, false, 0},
+		{0, window + 1, false, true, 0},
+		{1 << 20, 1 << 20, true, false, 1 << 20},
+		{1<<20 - 1, 1 << 20, false, true, 0},
+		{1 << 30, 1<<20 + 1, false, false, 0}, // more than may be kept
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := NewBudget(c.budget)
+			s := NewSpool(b, 1<<20, never)
+			r, _ := s.Join()
+			s.Announce(c.length)
+			if got := b.Used(); s.Whole() != c.whole || s.Refused() != c.refused || got != c.used {
+				t.Errorf("%+v: whole %v, refused %v, %d bytes taken", c, s.Whole(), s.Refused(), got)
+			}
+			body := random(int(c.length))
+			go func() { _ = write(context.Background(), s, body); s.End(nil) }()
+			synctest.Wait()
+			late, joined := s.Join()
+			if c.whole && !joined {
+				t.Errorf("%+v: nobody can join", c)
+			}
+			if joined {
+				late.Close()
+			}
+			if got, err := read(r); err != nil || !bytes.Equal(got, body) {
+				t.Errorf("%+v: read %d bytes: %v", c, len(got), err)
+			}
+			if _, kept := s.Body(); kept != c.whole {
+				t.Errorf("%+v: to be stored: %v", c, kept)
+			}
+			if b.Used() != 0 {
+				t.Errorf("%+v: %d bytes of the budget are lost", c, b.Used())
+			}
+		})
+	}
+}
+
+// ended is a spool whose body is all here, with a reader that has read none of it.
+func ended(t *testing.T, b *Budget, body []byte) (*Spool, *Reader) {
+	s := NewSpool(b, int64(len(body)), never)
+	s.Announce(int64(len(body)))
+	r, _ := s.Join()
+	if err := write(t.Context(), s, body); err != nil {
+		t.Fatal(err)
+	}
+	s.End(nil)
+	return s, r
+}
+
+// Who lacks memory gets that of bodies that are stored by now: they are read there from the byte on that is due.
+func TestReadersMoveToTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := NewSpool(NewBudget(0), 1<<20, never)
-		slow, _ := s.Join()
-		quick, _ := s.Join()
-		body := random(1 << 20)
-		go func() { _ = write(context.Background(), s, body); s.End(nil) }()
-		began := time.Now()
-		if got, err := read(quick); err != nil || len(got) != len(body) {
-			t.Errorf("quick: %d bytes, %v", len(got), err)
+		b, body := NewBudget(1<<20), random(1<<20)
+		s, r := ended(t, b, body)
+		first, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		if d := time.Since(began); d != patience {
-			t.Errorf("held up for %v, want %v", d, patience)
+		entry := &store.Entry{}
+		s.Stored(func() *store.Entry { return entry })
+		if b.Used() != 1<<20 {
+			t.Errorf("%d bytes held although nobody lacks them", b.Used())
 		}
-		if _, err := read(slow); !errors.Is(err, errTooSlow) {
-			t.Errorf("slow: %v", err)
+		if b.take(1 << 20) { // or once the store has been looked into
+			b.give(1 << 20)
 		}
+		synctest.Wait()
+		if b.Used() != 0 {
+			t.Errorf("%d bytes are still held", b.Used())
+		}
+		if !bytes.Equal(first, body[:len(first)]) {
+			t.Error("what is in hand has changed")
+		}
+		if len(first) < len(body) {
+			if _, err := r.Next(t.Context()); err != ErrMoved || r.Stored() != entry {
+				t.Errorf("%v, entry %p", err, r.Stored())
+			}
+		}
+		r.Close()
 	})
+}
+
+// What is not stored, or is read by who cannot go there, is held as long as its readers keep the minimum rate.
+func TestReadersThatCannotMove(t *testing.T) {
+	for name, prepare := range map[string]func(*Spool, *Reader){
+		"nothing was stored":     func(*Spool, *Reader) {},
+		"it is there no more":    func(s *Spool, _ *Reader) { s.Stored(func() *store.Entry { return nil }) },
+		"the reader has to stay": func(s *Spool, r *Reader) { r.Stay(); s.Stored(func() *store.Entry { return &store.Entry{} }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := NewBudget(1 << 20)
+				s, r := ended(t, b, random(1<<20))
+				prepare(s, r)
+				began := time.Now()
+				for !b.take(1) {
+					time.Sleep(time.Second)
+				}
+				// Since it was first asked for, or a second later when the store was looked into before.
+				if d := time.Since(began); d < patience || d > patience+2*time.Second {
+					t.Errorf("given back after %v", d)
+				}
+				if _, err := r.Next(t.Context()); !errors.Is(err, ErrTooSlow) {
+					t.Errorf("%v", err)
+				}
+				r.Close()
+				if b.Used() != 1 {
+					t.Errorf("budget: %d", b.Used())
+				}
+			})
+		})
+	}
 }
 
 func TestDeserted(t *testing.T) {
@@ -256,9 +467,14 @@ func TestWriterIsFreed(t *testing.T) {
 // ReadAhead frees the upstream although the client has not read a byte.
 func TestReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := NewTable(Options{Spool: 1 << 20, MaxBody: 1 << 20})
+		table := NewTable(Options{Spool: 16 << 20, MaxBody: 1 << 20})
+		server, err := upstream.New(upstream.Config{Name: "api", URL: "http://upstream.test", ConnectTimeout: time.Second, ResponseTimeout: time.Second,
+			IdleTimeout: time.Minute, FillTimeout: time.Minute, MaxConcurrent: 1, MaxStreams: 1, Queue: 1, QueueTimeout: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
 		up := &closing{Reader: strings.NewReader(strings.Repeat("x", 300<<10))}
-		body := table.ReadAhead(up, time.Minute, nil)
+		body := table.ReadAhead(up, server, nil)
 		synctest.Wait()
 		if !up.closed {
 			t.Error("the upstream is still held")

@@ -245,7 +245,14 @@ func (f *Fill) answer(res policy.Response) step {
 
 // stream reads the body into the spool and, when it ended whole, commits.
 func stream(f *Fill) step {
-	if err := f.read(); err != nil {
+	err := f.read()
+	if f.spool.Whole() { // the store reads it too, and until then it is held
+		if copying, ok := f.spool.Join(); ok {
+			copying.Stay()
+			defer copying.Close()
+		}
+	}
+	if err != nil {
 		fault := policy.Fault{Kind: policy.Truncated}
 		switch {
 		case errors.Is(err, errDeserted):
@@ -269,7 +276,7 @@ func stream(f *Fill) step {
 	}
 	body, whole := f.spool.Body()
 	if !whole {
-		f.report.End, f.report.Reason = Unstored, policy.TooLarge
+		f.report.End, f.report.Reason = Unstored, f.unkept()
 		return nil
 	}
 	if s := f.result.Admission.Stored; s.Kind == policy.Part && body.Size() != s.Span.Len() {
@@ -301,9 +308,17 @@ func (f *Fill) read() error {
 func (f *Fill) outgrown() {
 	f.table.remove(f)
 	if f.lease != nil && !f.ended {
-		f.report.Reason = policy.TooLarge
+		f.report.Reason = f.unkept()
 		f.release(store.Outcome{End: store.Lapsed})
 	}
+}
+
+// unkept is why the spool has given up keeping the body.
+func (f *Fill) unkept() policy.Reason {
+	if f.spool.Refused() {
+		return policy.NoRoom
+	}
+	return policy.TooLarge
 }
 
 // forever is longer than any stream of events goes on.

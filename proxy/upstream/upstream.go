@@ -105,6 +105,9 @@ func (u *Upstream) Stats() Stats {
 	}
 }
 
+// Crowded reports whether somebody queues for a slot.
+func (u *Upstream) Crowded() bool { return u.limit.queued.Load() > 0 }
+
 // Health is how the upstream does, as decisions need to know it.
 func (u *Upstream) Health() policy.Health {
 	if u.circuit.sick.Load() {
