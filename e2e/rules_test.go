@@ -88,7 +88,7 @@ var staircase = map[string]struct{ ours, theirs []string }{
 	"store/storetest": {[]string{"store", "policy"}, nil},
 	"proxy":           {[]string{"proxy/fill", "proxy/upstream", "store", "policy"}, nil},
 	"proxy/fill":      {[]string{"proxy/upstream", "store", "policy"}, []string{"golang.org/x/sync"}},
-	"proxy/upstream":  {[]string{"policy"}, []string{"golang.org/x/sync", "github.com/failsafe-go/failsafe-go"}},
+	"proxy/upstream":  {[]string{"policy"}, []string{"github.com/failsafe-go/failsafe-go"}},
 	"proxy/telemetry": {[]string{"proxy", "proxy/fill", "proxy/upstream", "store", "policy"}, []string{"go.opentelemetry.io/otel", "github.com/prometheus"}},
 	"proxy/admin":     {[]string{"proxy", "proxy/fill", "store", "policy"}, nil},
 	"proxy/warm":      {[]string{"proxy", "proxy/fill", "store", "policy"}, []string{"github.com/netresearch/go-cron"}},

@@ -425,7 +425,7 @@ func TestUpstreamSick(t *testing.T) {
 	})
 }
 
-// A joiner without a copy of its own does not share that a refresh was spared: it asks for itself.
+// A joiner without a copy of its own does not share that a fill is spared: with it aboard the upstream is asked (R26).
 func TestJoinerOfASparedFill(t *testing.T) {
 	inWorld(t, setup{upstream: func(c *upstream.Config) { c.MaxConcurrent, c.QueueTimeout = 1, time.Minute }}, func(w *world) {
 		w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60"), respond(500)))
@@ -443,8 +443,8 @@ func TestJoinerOfASparedFill(t *testing.T) {
 		for _, c := range failing {
 			w.want("failing", <-c, 500, "*", "")
 		}
-		w.want("stale", <-stale, 200, "v1", "detail=upstream-sick")
-		w.want("no copy for this one", <-other, 500, "v2", "")
+		w.want("stale", <-stale, 200, "v1", "fwd-status=500; detail=upstream-status")
+		w.want("no copy for this one", <-other, 500, "*", "collapsed")
 		w.asked("/p", 2)
 	})
 }

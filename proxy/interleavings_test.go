@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/policy"
+	"weir/proxy/upstream"
 	"weir/store"
 )
 
@@ -350,4 +351,29 @@ func TestPurgeByTagDuringAFill(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A refresh queues behind others that came before, until a client boards it: then it goes before them (R26).
+func TestBoardingPromotesARefresh(t *testing.T) {
+	one := setup{cache: func(c *policy.Cache) { c.Grace.Well = time.Minute }, upstream: func(c *upstream.Config) { c.MaxConcurrent, c.QueueTimeout = 1, time.Minute }}
+	inWorld(t, one, func(w *world) {
+		for _, page := range []string{"/p", "/q"} {
+			w.up.on(page, inTurn(respond(200, "Cache-Control: max-age=60"), after(time.Second, respond(200, "Cache-Control: max-age=60"))))
+			w.get(page)
+		}
+		w.up.on("/slow", after(time.Second, respond(200)))
+		time.Sleep(61 * time.Second)
+		slow := w.client(0, "GET", "/slow")
+		synctest.Wait()
+		for _, page := range []string{"/q", "/p"} { // in the queue in this order
+			w.want("stale", w.get(page), 200, "v1", "detail=stale-refresh")
+			synctest.Wait()
+		}
+		boarded := w.client(0, "GET", "/p", "Cache-Control: no-cache")
+		<-slow
+		r := <-boarded
+		if w.want("boarded", r, 200, "v2", "collapsed"); r.took != 2*time.Second {
+			t.Errorf("it took %v; after one second of the slow page it was its turn", r.took)
+		}
+	})
 }

@@ -163,7 +163,7 @@ func (x *exchange) board(t fill.Taken) *state {
 		x.reader = f.Asker()
 		return wait()
 	}
-	reader, ok := f.Board()
+	reader, ok := f.Board(x.ask(fill.Miss).Class(x.entry, x.moment()))
 	if ok && f.Complete() {
 		reader.Close()
 		ok = false

@@ -50,7 +50,7 @@ func (t *Table) spared(ask Ask) (taken Taken, ok bool) {
 	if err != nil || got.HeldBy != nil || stored != nil && (stored.Kind == policy.Signpost || stored.FreshUntil.After(look.At)) {
 		return taken, false
 	}
-	after, spared := up.Spares(ask.class(stored, t.moment(ask.Plan)))
+	after, spared := up.Spares(ask.Class(stored, t.moment(ask.Plan)))
 	fault := policy.Fault{Kind: policy.Spared, RetryAfter: after}
 	return Taken{Entry: stored, Failed: &store.Outcome{End: store.Lapsed, Fault: fault}}, spared
 }
@@ -60,8 +60,8 @@ func (t *Table) moment(plan policy.Plan) policy.Moment {
 	return policy.Moment{Now: time.Now(), Dice: rand.Float64(), Health: t.options.Upstreams[plan.Route.Upstream].Health()}
 }
 
-// class says who waits for an answer, given the copy that might stand in for it.
-func (a Ask) class(stale *store.Entry, at policy.Moment) policy.Class {
+// Class says who waits for an answer, given the copy that might stand in for it.
+func (a Ask) Class(stale *store.Entry, at policy.Moment) policy.Class {
 	switch a.Why {
 	case Refresh:
 		return policy.StaleWaits

@@ -67,6 +67,7 @@ type Fill struct {
 	gone   <-chan struct{} // closes when that lease is revoked or runs out
 	held   *store.Lease    // somebody else's: this fill only awaits its end
 	up     *upstream.Upstream
+	place  *upstream.Place // in its queue: that of the best who waits (R26)
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -130,8 +131,12 @@ func (f *Fill) Order(arrived uint64) policy.Order {
 	return policy.Order{Later: f.sent.Load() > arrived, Confirmed: f.result.Entry != nil}
 }
 
-// Board joins the body from its first byte; ok is false when that is gone. Whoever boards closes the reader.
-func (f *Fill) Board() (r *Reader, ok bool) { return f.spool.Join() }
+// Board joins the body from its first byte; ok is false when that is gone. Whoever boards closes the reader. The class is
+// that of who boards: a fill that nobody waited for is somebody's now (R26).
+func (f *Fill) Board(class policy.Class) (r *Reader, ok bool) {
+	f.place.Raise(class)
+	return f.spool.Join()
+}
 
 // Method is what the upstream is asked by: a HEAD may be answered by a GET, but not the other way round.
 func (f *Fill) Method() string { return f.ask.Plan.Request.Method }
@@ -269,7 +274,11 @@ func (f *Fill) renew() {
 			return
 		case <-f.gone:
 		case <-tick.C:
-			if _, err := f.table.options.Store.Renew(f.ctx, *f.lease, leaseTTL); !errors.Is(err, store.ErrLost) {
+			class, err := f.table.options.Store.Renew(f.ctx, *f.lease, leaseTTL)
+			if err == nil {
+				f.place.Raise(class) // somebody waits on another replica
+			}
+			if !errors.Is(err, store.ErrLost) {
 				continue
 			}
 		}

@@ -192,7 +192,7 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 
 // want is a take's argument. Something fresh that does not do is asked for again only if nobody has refilled meanwhile.
 func (t *Table) want(ask Ask) store.Want {
-	w := store.Want{Token: t.token(), TTL: leaseTTL, Holder: t.options.Advertise, At: time.Now(), Despite: ask.Despite, Over: ask.Over}
+	w := store.Want{Token: t.token(), TTL: leaseTTL, Holder: t.options.Advertise, At: time.Now(), Despite: ask.Despite, Over: ask.Over, Class: ask.Class(ask.Prior, t.moment(ask.Plan))}
 	if p := ask.Prior; p != nil && p.FreshUntil.After(w.At) {
 		w.At = p.FreshUntil
 	}
@@ -301,6 +301,7 @@ func (t *Table) start(f *Fill) *Fill {
 		f.leased, f.gone = f.lease.Lost != nil, f.lease.Lost
 	}
 	f.up = t.options.Upstreams[f.ask.Plan.Route.Upstream]
+	f.place = upstream.At(f.ask.Class(f.prior, t.moment(f.ask.Plan)))
 	f.ctx, f.cancel = context.WithCancelCause(t.ctx)
 	f.limit = time.AfterFunc(f.up.Config().FillTimeout, func() { f.cancel(context.DeadlineExceeded) })
 	f.spool = NewSpool(t.budget, t.options.MaxBody, func() { f.cancel(errDeserted) })

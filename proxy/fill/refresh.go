@@ -31,7 +31,7 @@ func (t *Table) Refresh(ask Ask) {
 	if t.find(t.name(ask.Plan)) != nil {
 		return
 	}
-	if _, spared := t.options.Upstreams[ask.Plan.Route.Upstream].Spares(ask.class(nil, policy.Moment{})); spared {
+	if _, spared := t.options.Upstreams[ask.Plan.Route.Upstream].Spares(ask.Class(nil, policy.Moment{})); spared {
 		t.refreshes.dropped.Add(1)
 		return
 	}

@@ -135,6 +135,7 @@ func (f *Fill) listen() error {
 	if err != nil {
 		return errNotTold
 	}
+	req.Header.Set(fieldClass, strconv.Itoa(int(f.place.Class())))
 	res, err := f.table.peers.Do(req)
 	if err != nil {
 		return f.silence(err)
@@ -203,6 +204,7 @@ const maxPeers = 1024
 
 // The fields by which a holder tells of its fill. The head follows in the body, as it would lie in the store.
 const (
+	fieldClass   = "Weir-Class"   // of the request: who waits over there
 	fieldNow     = "Weir-Now"     // µs by the holder's clock
 	fieldLength  = "Weir-Length"  // of the answer's body; -1: unknown
 	fieldKeep    = "Weir-Keep"    // how long it will be kept; 0: it is only shared
@@ -240,6 +242,14 @@ func (f *Fill) hear(res *http.Response) (adm policy.Admission, err error) {
 	return adm, err
 }
 
+// classOf is who waits on another replica. An older one does not say; then the lease does, a little later.
+func classOf(h http.Header) policy.Class {
+	if n, err := strconv.ParseUint(h.Get(fieldClass), 10, 8); err == nil {
+		return policy.Class(n)
+	}
+	return policy.WarmWaits
+}
+
 // Relay serves the fills of this replica to others, each by the token of its lease, which only those know who read the
 // store. Nothing else is served.
 func (t *Table) Relay(w http.ResponseWriter, r *http.Request) {
@@ -249,7 +259,7 @@ func (t *Table) Relay(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r) // it is over: what there is to know is in the store, or will be in a moment
 		return
 	}
-	reader, ok := f.Board()
+	reader, ok := f.Board(classOf(r.Header))
 	if !ok {
 		http.NotFound(w, r)
 		return

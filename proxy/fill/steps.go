@@ -19,7 +19,7 @@ import (
 
 func enter(f *Fill) step {
 	began := time.Now()
-	slot, err := f.up.Enter(f.ctx, f.ask.class(f.prior, f.moment()))
+	slot, err := f.up.Enter(f.ctx, f.place)
 	f.report.Queued = time.Since(began)
 	if err != nil {
 		return f.fail(err, f.faultOf(err))

@@ -48,7 +48,7 @@ func inBubble(t *testing.T, body func(p *patient)) {
 
 // ask sends a request for a page, "" for one that is its client's own.
 func (p *patient) ask(class policy.Class, page string) error {
-	slot, err := p.Enter(p.t.Context(), class)
+	slot, err := p.Enter(p.t.Context(), At(class))
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func TestOneTries(t *testing.T) {
 			_ = p.ask(policy.ClientWaits, fmt.Sprint(i))
 		}
 		time.Sleep(later)
-		tries, err := p.Enter(p.t.Context(), policy.StaleWaits)
+		tries, err := p.Enter(p.t.Context(), At(policy.StaleWaits))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestNotSick(t *testing.T) {
 		"given up": func(p *patient) {
 			for i := range 10 * sampled {
 				ctx, leave := context.WithCancel(p.t.Context())
-				slot, err := p.Enter(ctx, policy.ClientWaits)
+				slot, err := p.Enter(ctx, At(policy.ClientWaits))
 				if err != nil {
 					p.t.Fatal(err)
 				}
@@ -255,7 +255,7 @@ func TestTryIsGivenUp(t *testing.T) {
 		}
 		for range 3 {
 			time.Sleep(later)
-			slot, err := p.Enter(p.t.Context(), policy.StaleWaits)
+			slot, err := p.Enter(p.t.Context(), At(policy.StaleWaits))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -275,18 +275,18 @@ func TestEarlyRefreshDoesNotQueue(t *testing.T) {
 	inBubble(t, func(p *patient) {
 		var held []*Slot
 		for range p.config.MaxConcurrent {
-			s, err := p.Enter(p.t.Context(), policy.EarlyWaits)
+			s, err := p.Enter(p.t.Context(), At(policy.EarlyWaits))
 			if err != nil {
 				t.Fatal(err)
 			}
 			held = append(held, s)
 		}
-		if _, err := p.Enter(p.t.Context(), policy.EarlyWaits); !errors.Is(err, ErrBusy) {
+		if _, err := p.Enter(p.t.Context(), At(policy.EarlyWaits)); !errors.Is(err, ErrBusy) {
 			t.Errorf("%v", err)
 		}
 		queued := make(chan *Slot)
 		go func() {
-			s, _ := p.Enter(p.t.Context(), policy.StaleWaits)
+			s, _ := p.Enter(p.t.Context(), At(policy.StaleWaits))
 			queued <- s
 		}()
 		synctest.Wait()

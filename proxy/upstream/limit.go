@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"weir/policy"
 )
 
@@ -19,8 +17,7 @@ import (
 var ErrBusy = errors.New("upstream busy")
 
 type limit struct {
-	slots    *semaphore.Weighted
-	queue    int64
+	slots    queue
 	patience time.Duration
 	most     int64 // streams
 
@@ -29,8 +26,8 @@ type limit struct {
 
 func newLimit(c Config) *limit {
 	return &limit{
-		slots: semaphore.NewWeighted(int64(c.MaxConcurrent)),
-		queue: int64(c.Queue), patience: c.QueueTimeout, most: int64(c.MaxStreams),
+		slots:    queue{free: c.MaxConcurrent, most: c.Queue},
+		patience: c.QueueTimeout, most: int64(c.MaxStreams),
 	}
 }
 
@@ -45,15 +42,14 @@ type Slot struct {
 }
 
 // Enter waits for a slot. ErrBusy says that the queue is full or took too long, Spared that the upstream is sick;
-// otherwise it is the context's error. The class is the asker's place in the queue (R26); one queue in order of arrival
-// serves all of them for now, but for early refreshes, which are dropped when they would have to queue.
-func (u *Upstream) Enter(ctx context.Context, class policy.Class) (*Slot, error) {
-	if err := u.wait(ctx, class); err != nil {
+// otherwise it is the context's error. The place says who asks; it may be raised meanwhile.
+func (u *Upstream) Enter(ctx context.Context, p *Place) (*Slot, error) {
+	if err := u.wait(ctx, p); err != nil {
 		return nil, err
 	}
-	tries, err := u.circuit.enter(class)
+	tries, err := u.circuit.enter(p.Class())
 	if err != nil {
-		u.limit.slots.Release(1)
+		u.limit.slots.release()
 		return nil, err
 	}
 	u.limit.running.Add(1)
@@ -61,35 +57,42 @@ func (u *Upstream) Enter(ctx context.Context, class policy.Class) (*Slot, error)
 }
 
 // wait takes one of the slots, in turn. Who is spared does not queue for it.
-func (u *Upstream) wait(ctx context.Context, class policy.Class) error {
+func (u *Upstream) wait(ctx context.Context, p *Place) error {
 	l := u.limit
-	if after, spared := u.circuit.spares(class); spared {
+	if after, spared := u.circuit.spares(p.Class()); spared {
 		u.circuit.refused.Add(1)
 		return &Spared{u.config.Name, after}
 	}
-	if !l.slots.TryAcquire(1) {
-		if class == policy.EarlyWaits {
-			return fmt.Errorf("upstream %q: %w: too busy for an early refresh", u.config.Name, ErrBusy)
-		}
-		if l.queued.Add(1) > l.queue {
-			l.queued.Add(-1)
-			return fmt.Errorf("upstream %q: %w: %d wait already", u.config.Name, ErrBusy, l.queue)
-		}
-		patience, cancel := context.WithTimeout(ctx, l.patience)
-		err := l.slots.Acquire(patience, 1)
-		cancel()
-		l.queued.Add(-1)
-		if ctx.Err() != nil {
-			if err == nil {
-				l.slots.Release(1)
-			}
-			return ctx.Err()
-		}
-		if err != nil {
-			return fmt.Errorf("upstream %q: %w: no slot within %v", u.config.Name, ErrBusy, l.patience)
-		}
+	now, waits := l.slots.take(p)
+	switch {
+	case now:
+		return nil
+	case !waits && p.Class() == policy.EarlyWaits:
+		return u.busy("too busy for an early refresh")
+	case !waits:
+		return u.busy(fmt.Sprintf("%d wait already", l.slots.most))
 	}
-	return nil
+	l.queued.Add(1)
+	defer l.queued.Add(-1)
+	patience := time.NewTimer(l.patience)
+	defer patience.Stop()
+	select {
+	case slot := <-p.turn:
+		if !slot {
+			return u.busy("gave way to who is waited for")
+		}
+		return nil
+	case <-ctx.Done():
+		l.slots.leave(p)
+		return ctx.Err()
+	case <-patience.C:
+		l.slots.leave(p)
+		return u.busy(fmt.Sprintf("no slot within %v", l.patience))
+	}
+}
+
+func (u *Upstream) busy(why string) error {
+	return fmt.Errorf("upstream %q: %w: %s", u.config.Name, ErrBusy, why)
 }
 
 // For names the page that is asked for on everybody's behalf: its failure may be the upstream's. Of a slot that is for
@@ -153,7 +156,7 @@ func (s *Slot) Stream() error {
 	}
 	if s.stream.CompareAndSwap(false, true) {
 		l.running.Add(-1)
-		l.slots.Release(1)
+		l.slots.release()
 	}
 	return nil
 }
@@ -170,6 +173,6 @@ func (s *Slot) Leave() {
 			return
 		}
 		l.running.Add(-1)
-		l.slots.Release(1)
+		l.slots.release()
 	})
 }

@@ -11,7 +11,7 @@ import (
 // RoundTrip lets a pass ask: it enters, asks, and leaves with the last byte of the body. What never ends leaves the
 // budget at its head (R24).
 func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
-	slot, err := u.Enter(req.Context(), policy.ClientWaits)
+	slot, err := u.Enter(req.Context(), At(policy.ClientWaits))
 	if err != nil {
 		return nil, err
 	}

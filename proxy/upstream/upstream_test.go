@@ -76,13 +76,13 @@ func TestLeavingTheQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held, err := u.Enter(t.Context(), policy.ClientWaits)
+		held, err := u.Enter(t.Context(), At(policy.ClientWaits))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
-		go func() { _, err := u.Enter(ctx, policy.ClientWaits); failed <- err }()
+		go func() { _, err := u.Enter(ctx, At(policy.ClientWaits)); failed <- err }()
 		synctest.Wait()
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
@@ -93,7 +93,7 @@ func TestLeavingTheQueue(t *testing.T) {
 		if s := u.Stats(); s.Running != 0 || s.Queued != 0 {
 			t.Errorf("%+v", s)
 		}
-		again, err := u.Enter(t.Context(), policy.ClientWaits)
+		again, err := u.Enter(t.Context(), At(policy.ClientWaits))
 		if err != nil {
 			t.Fatal(err)
 		}
