@@ -46,7 +46,7 @@ func New(c Config) (*Upstream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	return With(c, transport(c, nil))
+	return With(c, &aging{made: func() *http.Transport { return transport(c, nil) }, age: maxAge})
 }
 
 // transport asks over connections whose heads are read here first. Authorities nil: the system's.
