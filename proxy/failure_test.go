@@ -472,3 +472,22 @@ func TestEarlyRefreshGivesWay(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// A head that is followed by half a body, or by nothing more, is a failure of the upstream too (R23).
+func TestBodiesThatBreakMakeItSick(t *testing.T) {
+	for name, end := range map[string]io.Reader{"cut short": broken{io.ErrUnexpectedEOF}, "stalled": stalls{}} {
+		inWorld(t, setup{}, func(w *world) {
+			var all []<-chan result
+			for i := range 20 {
+				w.up.on(fmt.Sprint("/", i), breaks(end))
+				all = append(all, w.client(0, "GET", fmt.Sprint("/", i)))
+			}
+			for _, c := range all {
+				<-c
+			}
+			if s := w.replicas[0].upstreams["api"].Stats(); s.Health != "sick" {
+				t.Errorf("%s: %+v", name, s)
+			}
+		})
+	}
+}

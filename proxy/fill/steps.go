@@ -263,6 +263,9 @@ func stream(f *Fill) step {
 			}
 			err = context.Cause(f.ctx)
 		}
+		if !isOurs(fault) {
+			f.slot.Broke()
+		}
 		return f.fail(fmt.Errorf("body: %w", err), fault)
 	}
 	f.slot.Leave()

@@ -126,6 +126,16 @@ func (s *Slot) Do(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
+// Broke says that the body ended short, or stalled: beside the head that came, its page has failed (R23).
+func (s *Slot) Broke() {
+	s.u.failures.Add(1)
+	v := its
+	if s.page == "" {
+		v = requests
+	}
+	s.u.circuit.record(v, new(bool), s.page)
+}
+
 // errNotHTTP: what came can be parsed, and yet means nothing.
 var errNotHTTP = errors.New("malformed answer")
 
