@@ -58,6 +58,19 @@ func (p *Plan) part(s *Stored, at Moment) Decision {
 	return p.upstream(Decision{Action: Fetch, Reason: PartialMiss, Collapse: true})
 }
 
+// Promoted is the whole that a part is when it turns out to have every byte (RFC 9110 §15.3.7.3); any other is left as
+// it is.
+func (s Stored) Promoted() Stored {
+	if s.Kind != Part || s.Span != (Span{0, s.Total}) {
+		return s
+	}
+	s.Kind, s.Status, s.Header = Answer, http.StatusOK, s.Header.Clone()
+	delete(s.Header, "Content-Range")
+	s.Header.Set("Content-Length", strconv.FormatInt(s.Total, 10))
+	s.Span, s.Total = Span{}, -1
+	return s
+}
+
 // Missing is what asks upstream for the bytes that a part lacks, on the condition that it is still a part of what is
 // there. ok is false when the whole is to be asked for: two gaps are not worth it.
 func Missing(part Stored) (fields http.Header, ok bool) {

@@ -30,6 +30,21 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// What has every byte is no part; what lacks one, or does not know, stays one.
+func TestPromoted(t *testing.T) {
+	for _, c := range []struct {
+		part  Stored
+		whole bool
+	}{
+		{aPart("", 0, 10, 10), true}, {aPart("", 0, 9, 10), false}, {aPart("", 1, 10, 10), false}, {aPart("", 0, 10, -1), false},
+	} {
+		got := c.part.Promoted()
+		if whole := got.Kind == Answer && got.Status == 200 && got.Header.Get("Content-Length") == "10"; whole != c.whole || c.part.Header.Get("Content-Length") != "" {
+			t.Errorf("%v of %d: %+v", c.part.Span, c.part.Total, got)
+		}
+	}
+}
+
 func TestComplete(t *testing.T) {
 	part := aPart(`"a"`, 0, 4, 10)
 	answer := func(contentRange, etag string) Response {

@@ -550,6 +550,23 @@ func TestPartIsServedAndCompleted(t *testing.T) {
 	}
 }
 
+// A part that is all there is is the whole (RFC 9110 §15.3.7.3), whatever its tag: players ask for bytes=0- first.
+func TestPartOfEveryByteIsTheWhole(t *testing.T) {
+	for _, first := range []string{"bytes=0-", "bytes=0-9"} {
+		inWorld(t, setup{}, func(w *world) {
+			w.up.on("/p", ranged("0123456789", `W/"a"`))
+			w.want("cold", w.get("/p", "Range: "+first), 206, "0123456789", "fwd=partial; stored")
+			r := w.get("/p")
+			w.want("whole", r, 200, "0123456789", "hit")
+			if h := r.Header(); h.Get("Content-Range") != "" || h.Get("Content-Length") != "10" {
+				t.Errorf("%v", h)
+			}
+			w.want("range", w.get("/p", "Range: bytes=2-3"), 206, "23", "hit")
+			w.asked("/p", 1)
+		})
+	}
+}
+
 // A part of something else is no part: the whole is asked for, and nothing is mixed.
 func TestPartOfAnOlderVersionIsNotCombined(t *testing.T) {
 	for name, tags := range map[string][2]string{"changed": {`"a"`, `"b"`}, "weak": {`W/"a"`, `W/"a"`}} {

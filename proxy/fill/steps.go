@@ -292,8 +292,8 @@ func stream(f *Fill) step {
 		return nil
 	}
 	adm := f.result.Admission
-	entry := &store.Entry{Stored: adm.Stored, Key: f.lease.Key, Body: body}
-	entry.Header = adm.Shared
+	adm.Stored.Header = adm.Shared
+	entry := &store.Entry{Stored: adm.Stored.Promoted(), Key: f.lease.Key, Body: body}
 	f.keep(entry, adm)
 	return nil
 }
