@@ -567,6 +567,51 @@ func TestPartOfEveryByteIsTheWhole(t *testing.T) {
 	}
 }
 
+// What says that it is bytes 4 to 9 and has five of them is passed on to its asker, whose business it is, and kept for
+// nobody: no two readings of it agree.
+func TestPartOfAnotherLengthIsNotKept(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", func(*http.Request, int) (*http.Response, error) {
+			h := http.Header{"Content-Range": {"bytes 4-9/10"}, "Cache-Control": {"max-age=60"}, "Etag": {`"a"`}}
+			return &http.Response{StatusCode: 206, Header: h, ContentLength: 5, Body: io.NopCloser(strings.NewReader("01234"))}, nil
+		})
+		for i, asked := range []string{"bytes=-5", "bytes=-5", "bytes=4-8", "bytes=5-"} {
+			w.want(asked, w.get("/p", "Range: "+asked), 206, "01234", "fwd=")
+			w.asked("/p", i+1)
+		}
+	})
+}
+
+// Two parts without a validator are not known to be of one answer (RFC 9111 §3.4).
+func TestPartsWithoutAValidatorAreNotCombined(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", func(r *http.Request, n int) (*http.Response, error) {
+			res, err := ranged("0123456789", `"a"`)(r, n)
+			res.Header.Del("Etag")
+			return res, err
+		})
+		w.want("first", w.get("/p", "Range: bytes=0-4"), 206, "01234", "stored")
+		w.want("second", w.get("/p", "Range: bytes=5-9"), 206, "56789", "fwd=partial")
+		w.want("whole", w.get("/p"), 200, "0123456789", "fwd=")
+		w.asked("/p", 3)
+		if got := w.up.asked["/p"][2].Header.Get("Range"); got != "" {
+			t.Errorf("only %s was asked for", got)
+		}
+	})
+}
+
+// Without Last-Modified the answer's Date stands in (RFC 9111 §4.3.2): what came after the client's date is sent whole.
+func TestDateStandsInForLastModified(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		now := time.Now()
+		w.up.on("/p", respond(200, "Cache-Control: max-age=60", "Date: "+now.UTC().Format(http.TimeFormat)))
+		w.get("/p")
+		w.want("older", w.get("/p", "If-Modified-Since: "+now.Add(-time.Second).UTC().Format(http.TimeFormat)), 200, "v1", "hit")
+		w.want("as old", w.get("/p", "If-Modified-Since: "+now.UTC().Format(http.TimeFormat)), 304, "", "hit")
+		w.asked("/p", 1)
+	})
+}
+
 // A part of something else is no part: the whole is asked for, and nothing is mixed.
 func TestPartOfAnOlderVersionIsNotCombined(t *testing.T) {
 	for name, tags := range map[string][2]string{"changed": {`"a"`, `"b"`}, "weak": {`W/"a"`, `W/"a"`}} {
