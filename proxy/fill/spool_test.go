@@ -499,3 +499,37 @@ type closing struct {
 }
 
 func (c *closing) Close() error { c.closed = true; return nil }
+
+// Who has all that was announced may leave: nothing but the end is to come, and the fill has not failed.
+func TestLeavingBeforeTheEnd(t *testing.T) {
+	const size = window + 1
+	s := NewSpool(NewBudget(0), size, never)
+	s.Announce(size)
+	r, _ := s.Join()
+	go func() {
+		for n := 0; n < size; {
+			p, err := r.Next(t.Context())
+			if err != nil {
+				t.Errorf("after %d bytes: %v", n, err)
+				break
+			}
+			n += len(p)
+		}
+		r.Close()
+	}()
+	if err := write(t.Context(), s, random(size)); err != nil {
+		t.Fatal(err)
+	}
+	for open := true; open; {
+		s.mu.Lock()
+		moved := s.moved
+		open = len(s.readers) > 0
+		s.mu.Unlock()
+		if open {
+			<-moved
+		}
+	}
+	if _, err := s.Space(t.Context()); err != nil {
+		t.Errorf("where the end is read: %v", err)
+	}
+}
