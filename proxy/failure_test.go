@@ -491,3 +491,20 @@ func TestBodiesThatBreakMakeItSick(t *testing.T) {
 		})
 	}
 }
+
+// A refresh behind a copy in its grace that fails is not tried again by every request (R23), though nothing is stale if
+// there is an error: in a minute of a request a second about six are sent, after 1, 2, 4, 8, 16 and 32 s.
+func TestFailedRefreshBacksOffInGrace(t *testing.T) {
+	inWorld(t, setup{cache: func(c *policy.Cache) { c.StaleIfError, c.Grace.Well = 0, time.Hour }}, func(w *world) {
+		w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60"), respond(500)))
+		w.get("/p")
+		time.Sleep(61 * time.Second)
+		for range 60 {
+			w.want("stale", w.get("/p"), 200, "v1", "detail=stale-refresh")
+			time.Sleep(time.Second)
+		}
+		if n := len(w.up.asked["/p"]); n < 5 || n > 8 {
+			t.Errorf("asked %d times", n)
+		}
+	})
+}
