@@ -283,7 +283,9 @@ func TestPurgeEndsARelay(t *testing.T) {
 	if _, err := f.handlers[0].Purge(t.Context(), "http://example.com/p", store.Hard); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "both have let go", func() bool { return f.handlers[1].Gauges().FillsRunning == 0 })
+	h := f.handlers[1]
+	plan := h.policy.Load().Plan(h.request(httptest.NewRequest("GET", "http://example.com/p", nil)))
+	until(t, "the other has let go", func() bool { return h.table.Running(plan) == nil })
 	for replica := range 2 {
 		res, err := f.get(replica, "/p")
 		if err != nil {

@@ -201,6 +201,7 @@ func (f *Fill) over() {
 	f.spool.End(errLapsed)
 	f.table.remove(f)
 	f.table.forget(f)
+	f.table.fetches.Add(-1)
 	close(f.done)
 	f.cancel(nil)
 	f.limit.Stop()

@@ -41,6 +41,7 @@ type Table struct {
 	order   atomic.Uint64 // arrivals and departures, in one sequence (R3)
 	flights singleflight.Group
 	running tasks
+	fetches atomic.Int64 // fills under way: those that are in the table, and those that nobody joins
 
 	mu     sync.Mutex
 	fills  map[string]*Fill
@@ -321,6 +322,7 @@ func (t *Table) start(f *Fill) *Fill {
 		t.leased[f.lease.Token] = f
 	}
 	t.mu.Unlock()
+	t.fetches.Add(1)
 	t.running.Go(f.run)
 	return f
 }
@@ -363,9 +365,7 @@ func (t *Table) remove(f *Fill) {
 
 // Gauges: how many fills run, how many bytes they hold, how many refreshes were dropped.
 func (t *Table) Gauges() (fills, bytes, dropped int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return int64(len(t.fills)), t.budget.Used(), t.refreshes.dropped.Load()
+	return t.fetches.Load(), t.budget.Used(), t.refreshes.dropped.Load()
 }
 
 // Drain lets fills end until ctx does; what is left then is given up, its leases released.
