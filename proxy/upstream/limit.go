@@ -100,8 +100,9 @@ func (u *Upstream) busy(why string) error {
 func (s *Slot) For(page string) { s.page = page }
 
 // Do asks; a member that cannot be reached has the next one asked, as long as there is no body to send again. Every
-// request that goes out is counted, those that http.Transport repeats by itself included: it does so for GET, HEAD and
-// OPTIONS without a body only, and only when a kept connection broke before any answer (R29).
+// request that goes out is counted, those that http.Transport repeats by itself included: it does so when a kept
+// connection broke before any answer, and for what has no body to send again. That is GET, HEAD and OPTIONS, as R29
+// wants, and besides TRACE, and whatever names itself repeatable by Idempotency-Key or X-Idempotency-Key.
 func (s *Slot) Do(req *http.Request) (*http.Response, error) {
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		s.u.requests.Add(1)
