@@ -62,7 +62,7 @@ func newCorner(t *testing.T) *corner {
 	}
 	u, err := upstream.New(upstream.Config{
 		Name: "api", URL: "http://" + up.Addr().String(), ConnectTimeout: time.Second, ResponseTimeout: 10 * time.Second,
-		IdleTimeout: 10 * time.Second, FillTimeout: time.Minute, MaxConcurrent: 8, Queue: 8, QueueTimeout: time.Second,
+		IdleTimeout: 10 * time.Second, FillTimeout: time.Minute, MaxConcurrent: 8, MaxStreams: 8, Queue: 8, QueueTimeout: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -82,9 +82,9 @@ func newCorner(t *testing.T) *corner {
 		c.mu.Unlock()
 		h.ServeHTTP(w, r)
 	}), ErrorLog: log.New(c, "", 0)}
-	served := make(chan struct{}) // by every connection
+	served := make(chan struct{}, 8) // by every connection
 	s.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateClosed {
+		if state == http.StateClosed || state == http.StateHijacked {
 			served <- struct{}{}
 		}
 	}
@@ -126,7 +126,11 @@ func (c *corner) hear(conn net.Conn, in *bufio.Reader) error {
 	}
 	if c.early != "" {
 		_, _ = io.WriteString(conn, c.early)
-		_, err := io.Copy(io.Discard, in) // were it to hang up, its answer might be lost
+		back := io.Discard
+		if strings.HasPrefix(c.early, "HTTP/1.1 101") {
+			back = conn
+		}
+		_, err := io.Copy(back, in) // were it to hang up, its answer might be lost
 		return cmp.Or(err, io.EOF)
 	}
 	r, err := http.ReadRequest(bufio.NewReader(io.MultiReader(strings.NewReader(head), in)))
@@ -344,25 +348,32 @@ func TestExpectContinueIsAnsweredByTheUpstream(t *testing.T) {
 		"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n":                "[103 413]",
 		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n": "[100 103 413]",
 	} {
-		k := newCorner(t)
-		k.early = early
-		conn, err := net.Dial("tcp", k.address)
+		for range 100 { // the 100 is handed on while the body is begun
+			asksFirst(t, early, want)
+		}
+	}
+}
+
+func asksFirst(t *testing.T, early, want string) {
+	t.Helper()
+	k := newCorner(t)
+	k.early = early
+	conn, err := net.Dial("tcp", k.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "POST /x HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
+	var statuses []int
+	for in := bufio.NewReader(conn); len(statuses) == 0 || statuses[len(statuses)-1] < 200; {
+		res, err := http.ReadResponse(in, nil)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("after %v: %v", statuses, err)
 		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "POST /x HTTP/1.1\r\nHost: a.test\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
-		var statuses []int
-		for in := bufio.NewReader(conn); len(statuses) == 0 || statuses[len(statuses)-1] < 200; {
-			res, err := http.ReadResponse(in, nil)
-			if err != nil {
-				t.Fatalf("after %v: %v", statuses, err)
-			}
-			statuses = append(statuses, res.StatusCode)
-		}
-		if got := fmt.Sprint(statuses); got != want {
-			t.Errorf("%q: answers %s, want %s", early, got, want)
-		}
+		statuses = append(statuses, res.StatusCode)
+	}
+	if got := fmt.Sprint(statuses); got != want {
+		t.Errorf("%q: answers %s, want %s", early, got, want)
 	}
 }
 
@@ -392,6 +403,27 @@ func TestNoTunnelByH2C(t *testing.T) {
 		if got := fmt.Sprint(statuses); got != "[200 200]" || k.seen[0] != method+" /x HTTP/1.1 @ a.test [1]" {
 			t.Errorf("answers %v, upstream saw %q", got, k.seen)
 		}
+	}
+}
+
+// What a client has sent behind its head when the protocol changes belongs to the new one.
+func TestNothingIsLostInAnUpgrade(t *testing.T) {
+	k := newCorner(t)
+	k.early = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+	conn, err := net.Dial("tcp", k.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, _ = io.WriteString(conn, "GET /x HTTP/1.1\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly ")
+	in := bufio.NewReader(conn)
+	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != 101 {
+		t.Fatalf("%v, %v", res, err)
+	}
+	_, _ = io.WriteString(conn, "late")
+	_ = conn.(*net.TCPConn).CloseWrite()
+	if got, err := io.ReadAll(in); string(got) != "early late" {
+		t.Errorf("the upstream gave back %q, %v", got, err)
 	}
 }
 

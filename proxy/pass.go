@@ -21,13 +21,17 @@ import (
 func pass(why policy.Reason) *state {
 	return &state{"pass", func(x *exchange) *state {
 		x.report.Action, x.report.Reason = policy.Pass, why
-		up := x.h.upstreams[x.plan.Route.Upstream]
 		if answered := x.hops() || x.readIn(); answered {
 			return nil
 		}
+		up := x.h.upstreams[x.plan.Route.Upstream]
+		var asks http.RoundTripper = up
+		if x.w.expects {
+			asks = expecting{up, x.w}
+		}
 		(&httputil.ReverseProxy{
 			Rewrite:        func(p *httputil.ProxyRequest) { x.rewrite(p, up) },
-			Transport:      up,
+			Transport:      asks,
 			FlushInterval:  -1,
 			ModifyResponse: x.passed,
 			ErrorHandler:   x.notPassed,

@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"bufio"
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -28,13 +30,17 @@ type writer struct {
 	wrote   bool     // the final head is out: what follows can only be body, or an abort
 	http1   bool     // the connection carries one request at a time
 	last    bool     // it ends with this answer
+	expects bool     // it is asked whether its body is wanted (RFC 9110 §10.1.1)
 	body    *patient // the request's; nil: it has none
 }
 
-// Unwrap lets http.ResponseController reach Flush and Hijack.
+// Unwrap lets http.ResponseController reach Flush.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *writer) WriteHeader(status int) {
+	if status == http.StatusContinue && w.expects {
+		return // it has been said: see carryOn
+	}
 	if status >= 200 || status == http.StatusSwitchingProtocols {
 		if w.wrote {
 			return
@@ -67,6 +73,38 @@ func (w *writer) Write(p []byte) (n int, err error) {
 	}
 	w.report.Bytes += int64(n)
 	return n, err
+}
+
+// Hijack hands over the connection with what its client has sent already: httputil.ReverseProxy reads from the
+// connection itself, and what net/http had read behind the head would be lost.
+func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, ahead, err := w.control.Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &hijacked{conn, ahead.Reader}, ahead, nil
+}
+
+// hijacked is a connection of which some has been read ahead. Only that much is read there: what net/http reads from
+// tells it that the client has left when but its side has ended.
+type hijacked struct {
+	net.Conn
+	ahead *bufio.Reader
+}
+
+func (h *hijacked) Read(p []byte) (int, error) {
+	if n := h.ahead.Buffered(); n > 0 {
+		return h.ahead.Read(p[:min(len(p), n)])
+	}
+	return h.Conn.Read(p)
+}
+
+// CloseWrite ends our side only.
+func (h *hijacked) CloseWrite() error {
+	if c, ok := h.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return h.Close()
 }
 
 // interim hands on a 1xx answer; its fields do not stay for the final one.
@@ -111,11 +149,13 @@ func (w *writer) refused() error {
 type patient struct {
 	io.ReadCloser
 	control *http.ResponseController
+	begun   atomic.Bool // somebody has asked for it
 	whole   atomic.Bool // it came to its end
 	fault   atomic.Pointer[error]
 }
 
 func (p *patient) Read(b []byte) (int, error) {
+	p.begun.Store(true)
 	_ = p.control.SetReadDeadline(time.Now().Add(readPatience))
 	n, err := p.ReadCloser.Read(b)
 	switch {
