@@ -16,6 +16,7 @@ import (
 	"weir/policy"
 	"weir/proxy/upstream"
 	"weir/store"
+	"weir/store/storetest"
 )
 
 // fails is an upstream that gives no answer.
@@ -182,6 +183,27 @@ func TestFailuresBackOff(t *testing.T) {
 			})
 		})
 	}
+}
+
+// At the moment in which a pause ends two replicas find that it has. The one that asks later does not ask if the other's
+// request has failed by then: a new pause has begun.
+func TestEndOfAPauseIsOneRequest(t *testing.T) {
+	slowly := func(s store.Store) store.Store {
+		return storetest.Faulty(t, s.(storetest.Store), "take #3: done then 2ms")
+	}
+	inWorld(t, setup{replicas: 2, store: slowly}, func(w *world) {
+		w.up.on("/p", inTurn(respond(200, "Cache-Control: max-age=60"), respond(503)))
+		w.get("/p")
+		time.Sleep(61 * time.Second)
+		w.want("the failure", w.get("/p"), 200, "v1", "detail=upstream-status")
+		time.Sleep(2 * time.Second) // the first pause is 1.25 s at most
+		late := w.client(1, "GET", "/p")
+		synctest.Wait() // it has seen that the pause is over
+		w.want("first", w.get("/p"), 200, "v1", "detail=upstream-status")
+		w.asked("/p", 3)
+		w.want("late", <-late, 200, "v1", "weir; ")
+		w.asked("/p", 3)
+	})
 }
 
 // The upstream's own Retry-After is waited for.

@@ -30,7 +30,7 @@ const keepLease = 10 * time.Second
 // Commit stores it with its body, or gives the right back when there is none.
 func (x *exchange) storing(plan policy.Plan, adm policy.Admission, at time.Time) (commit func(store.Body)) {
 	ctx := context.WithoutCancel(x.r.Context())
-	taken, err := x.h.store.Take(ctx, adm.Key, store.Want{Token: rand.Text(), TTL: keepLease, At: at, Despite: true})
+	taken, err := x.h.store.Take(ctx, adm.Key, store.Want{Token: rand.Text(), TTL: keepLease, At: at, Despite: store.EveryFailure})
 	if err != nil {
 		x.report.StoreFault, x.report.StoreWhy, x.report.Err = "take", policy.StoreUnavailable, err
 	}

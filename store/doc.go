@@ -37,8 +37,9 @@
 // a lease unheard of, the answer is Lapsed. Taking up again is always right.
 //
 // A failure is remembered with its entry when Outcome.Remember says so, as long as the entry's RescueUntil lies ahead:
-// Take then grants no lease and answers the copy with Failed, unless Want.Despite (R23). Without such a copy it grants.
-// A commit ends the memory.
+// Take then grants no lease and answers the copy with Failed (R23), unless Want.Despite names that failure, by the date of
+// the lease that failed, or a later one: of those who find at once that a failure no longer counts, only one is granted the
+// lease, though it fails again before the others come. Without such a copy Take grants. A commit ends the memory.
 //
 // # Purges
 //

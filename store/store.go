@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"weir/policy"
@@ -44,13 +45,18 @@ type Want struct {
 	TTL    time.Duration // of the lease; 0: look only
 	// At: a lease is granted when nothing is stored whose FreshUntil is later. Now, for an ordinary look-up;
 	// the FreshUntil that was seen, to refresh something still fresh: has somebody refilled meanwhile, the new entry comes back.
-	At      time.Time
-	Class   policy.Class
-	Despite bool // a remembered failure does not stand in the way (R23)
+	At    time.Time
+	Class policy.Class
+	// Despite is the date of a remembered failure that does not stand in the way (R23): neither does an earlier one, but
+	// one that came since does. EveryFailure: none does.
+	Despite uint64
 	// Over is the token of a holder that is known to be gone: the lease is taken from it. Should it live after all, its
 	// commit is refused.
 	Over string
 }
+
+// EveryFailure is later than the date of any.
+const EveryFailure uint64 = math.MaxUint64
 
 // Taken is a look-up's whole answer, in one round trip.
 type Taken struct {
@@ -77,7 +83,7 @@ type Outcome struct {
 	End      End
 	Fault    policy.Fault  // of Failed
 	Remember time.Duration // of Failed: how long the failure is remembered (R23); in a Taken, for how much longer
-	Taken    uint64        // of Filled: the lease's, which is the entry's Leased
+	Taken    uint64        // of Filled: the lease's, which is the entry's Leased; in a Taken, the lease's that failed
 }
 
 // Write is what a commit stores.

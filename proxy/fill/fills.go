@@ -161,11 +161,10 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 	want := t.want(ask)
 	defer t.asks(want.Token)()
 	got, err := t.options.Store.Take(t.ctx, ask.Plan.Key, want)
-	if f := got.Failed; err == nil && f != nil {
-		if ask.Paused = f.Fault.RetryAfter; !pauses(*f) {
-			want.Despite = true
-			got, err = t.options.Store.Take(t.ctx, ask.Plan.Key, want)
-		}
+	// One that no longer spares is no reason not to ask. Another replica that thought so too may have failed again since.
+	for f := got.Failed; err == nil && f != nil && !pauses(*f); f = got.Failed {
+		ask.Paused, want.Despite = f.Fault.RetryAfter, f.Taken
+		got, err = t.options.Store.Take(t.ctx, ask.Plan.Key, want)
 	}
 	if err == nil || got.Entry != nil {
 		ask.Prior = got.Entry
@@ -193,9 +192,12 @@ func (t *Table) take(name string, ask Ask) (taken Taken, started bool) {
 
 // want is a take's argument. Something fresh that does not do is asked for again only if nobody has refilled meanwhile.
 func (t *Table) want(ask Ask) store.Want {
-	w := store.Want{Token: t.token(), TTL: leaseTTL, Holder: t.options.Advertise, At: time.Now(), Despite: ask.Despite, Over: ask.Over, Class: ask.Class(ask.Prior, t.moment(ask.Plan))}
+	w := store.Want{Token: t.token(), TTL: leaseTTL, Holder: t.options.Advertise, At: time.Now(), Over: ask.Over, Class: ask.Class(ask.Prior, t.moment(ask.Plan))}
 	if p := ask.Prior; p != nil && p.FreshUntil.After(w.At) {
 		w.At = p.FreshUntil
+	}
+	if ask.Despite {
+		w.Despite = store.EveryFailure
 	}
 	if ask.Plan.LookOnly() || ask.Look {
 		w.TTL = 0

@@ -58,7 +58,7 @@ func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (stor
 		return store.Taken{Entry: e}, nil
 	}
 	sl = sh.need(key)
-	if out := spared(sl.item, now); out != nil && !want.Despite {
+	if out := spared(sl.item, now); out != nil && out.Taken > want.Despite {
 		return store.Taken{Entry: e, Failed: out}, nil
 	}
 	return store.Taken{Entry: e, Lease: s.grant(sh, sl, want).granted()}, nil
@@ -203,6 +203,7 @@ func (s *Store) Release(_ context.Context, held store.Lease, out store.Outcome) 
 	}
 	l.end(out, now)
 	if it := sh.slot(held.Key).item; it != nil && out.End == store.Failed {
+		out.Taken = l.Taken
 		it.failed, it.failedUntil = &out, now.Add(out.Remember)
 	}
 	return nil

@@ -36,7 +36,7 @@ import (
 //
 //	L1|class|waited|taken|holder|token
 //	E1|taken|outcome|token
-//	F1|outcome
+//	F2|taken|outcome
 //	N1|hard|soft|must validate
 //	B1|counter's name|number|at|outcome|replaced|message (bell.go)
 //

@@ -21,6 +21,7 @@ const (
 	takenHeld
 	takenFailed
 	takenFailedFor
+	takenFailedAt
 	takenRefused
 )
 
@@ -63,6 +64,7 @@ func (s *Store) take(ctx context.Context, key policy.Key, want store.Want, broke
 	if failed := r.text(takenFailed); failed != "" && t.Entry != nil {
 		out := parseOutcome(failed)
 		out.Remember = time.Duration(max(r.int(takenFailedFor), 0)) * time.Millisecond
+		out.Taken = uint64(r.int(takenFailedAt))
 		t.Failed = &out
 	}
 	if why := r.text(takenRefused); why != "" {

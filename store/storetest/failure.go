@@ -24,12 +24,13 @@ func failureChecks() []check {
 		{"despite a remembered failure the lease can be had", func(c *bench) {
 			c.fail(page("x"), long)
 			w := want("t3")
-			w.Despite = true
+			w.Despite = store.EveryFailure
 			l := c.lease(c.b, page("x"), w)
 			c.commit(c.b, l, write(page("x"), answer("two", -time.Second)))
 			// The upstream has answered: nothing of the failure is left.
 			c.lease(c.a, page("x"), want("t4"))
 		}},
+		{"who goes on despite a failure does not go on despite a newer one", failsAgain},
 		{"how long a failure is remembered is told by what is left of it", func(c *bench) {
 			c.fail(page("x"), long)
 			c.pass(short)
@@ -54,20 +55,41 @@ func failureChecks() []check {
 			c.release(c.a, l, store.Outcome{End: store.Failed, Remember: long})
 			c.lease(c.b, page("x"), want("t2"))
 		}},
-		{"a copy that may not stand in does not count", func(c *bench) {
-			l := c.lease(c.a, page("x"), want("t1"))
-			e := answer("one", -time.Minute)
-			e.RefreshUntil, e.RescueUntil = e.FreshUntil, e.FreshUntil
-			c.commit(c.a, l, write(page("x"), e))
-			l = c.lease(c.a, page("x"), want("t2"))
-			c.release(c.a, l, store.Outcome{End: store.Failed, Remember: long})
-			c.lease(c.b, page("x"), want("t3"))
-		}},
+		{"a copy that may not stand in does not count", failsBesideUseless},
 		{"a failure that is not to be remembered is not", func(c *bench) {
 			c.fail(page("x"), 0)
 			c.lease(c.b, page("x"), want("t3"))
 		}},
 	}
+}
+
+func failsBesideUseless(c *bench) {
+	l := c.lease(c.a, page("x"), want("t1"))
+	e := answer("one", -time.Minute)
+	e.RefreshUntil, e.RescueUntil = e.FreshUntil, e.FreshUntil
+	c.commit(c.a, l, write(page("x"), e))
+	l = c.lease(c.a, page("x"), want("t2"))
+	c.release(c.a, l, store.Outcome{End: store.Failed, Remember: long})
+	c.lease(c.b, page("x"), want("t3"))
+}
+
+// failsAgain: two replicas find at once that a failure no longer counts.
+func failsAgain(c *bench) {
+	c.fail(page("x"), long)
+	here, there := want("t3"), want("t4")
+	here.Despite = c.take(c.a, page("x"), here).Failed.Taken
+	there.Despite = c.take(c.b, page("x"), there).Failed.Taken
+	again := store.Outcome{End: store.Failed, Fault: policy.Fault{Kind: policy.Refused}, Remember: long}
+	c.release(c.a, c.lease(c.a, page("x"), here), again)
+	got := c.take(c.b, page("x"), there)
+	if got.Lease != nil || got.Failed == nil || got.Failed.Fault != again.Fault {
+		c.Fatalf("taken = %+v, want the newer failure", got)
+	}
+	if got.Failed.Taken <= there.Despite {
+		c.Errorf("the newer failure is of %d, the older of %d", got.Failed.Taken, there.Despite)
+	}
+	there.Despite = got.Failed.Taken
+	c.lease(c.b, page("x"), there)
 }
 
 func closingChecks() []check {

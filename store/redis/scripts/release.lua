@@ -8,7 +8,7 @@ if not held or held.token ~= ARGV[1] then
 end
 tombstone(KEYS[1], held.taken, ARGV[2], held.token)
 if tonumber(ARGV[3]) > 0 then
-  redis.call('SET', KEYS[2], 'F1|' .. ARGV[2], 'PX', ARGV[3])
+  redis.call('SET', KEYS[2], 'F2|' .. int(held.taken) .. '|' .. ARGV[2], 'PX', ARGV[3])
 end
 if held.waited then
   ring(KEYS[3], ARGV[4], held.taken, ARGV[2], 0, ARGV[5])

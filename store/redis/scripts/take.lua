@@ -1,6 +1,6 @@
 -- Answers the entry; grants the lease, or says who holds it, or which failure is remembered.
 -- KEYS: head lease page-note failure notes
--- ARGV: place host(label) token holder ttl(ms; 0: look only) at(µs) class despite(0|1)
+-- ARGV: place host(label) token holder ttl(ms; 0: look only) at(µs) class despite(date of a failure)
 --   broken(SHA-1 of a head the client could not use) over(token of a holder that is gone)
 local place, host, token, holder, ttl = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local at, class, broken, over_token = tonumber(ARGV[6]), ARGV[7], ARGV[9], ARGV[10]
@@ -30,7 +30,7 @@ local enough = kept and (kept.kind == SIGNPOST or (kept.fresh > at and dated == 
 local rescue = kept and kept.rescue - (dated > 0 and math.max(kept.fresh - dated, 0) or 0)
 local stands_in = kept and (kept.kind == ANSWER or kept.kind == PART) and rescue > now and bound == 0
 
-local reply = { now, kept and kept.raw or false, dated, bound, 0, held and held.raw or false, false, 0, false }
+local reply = { now, kept and kept.raw or false, dated, bound, 0, held and held.raw or false, false, 0, 0, false }
 if ttl == 0 then
   return reply
 end
@@ -49,14 +49,14 @@ if held then
   join(KEYS[2], held, class)
   return reply
 end
-local outcome = (got[4] or ''):match('^F1|(.*)$')
-if outcome and stands_in and ARGV[8] == '0' then
-  reply[7], reply[8] = outcome, redis.call('PTTL', KEYS[4])
+local failed, outcome = (got[4] or ''):match('^F2|(%d+)|(.*)$')
+if sane(failed) and stands_in and sane(failed) > tonumber(ARGV[8]) then
+  reply[7], reply[8], reply[9] = outcome, redis.call('PTTL', KEYS[4]), sane(failed)
   return reply
 end
 local set = redis.pcall('SET', KEYS[2], table.concat({ 'L1', class, '0', int(taken), holder, token }, '|'), 'PX', ttl)
 if set.err then
-  reply[9] = set.err
+  reply[10] = set.err
 else
   reply[5] = taken
 end
