@@ -44,6 +44,8 @@ type exchange struct {
 	unasked bool          // a remembered failure is stood in for: nothing went upstream (RFC 9211 §2.1)
 	over    string        // the token of a holder that is gone (R14)
 
+	borrowed func() // gives back the memory that a request's body takes; nil: it takes none
+
 	report Report
 }
 
@@ -72,6 +74,9 @@ func (x *exchange) run() {
 func (x *exchange) end() {
 	p := recover()
 	x.leave()
+	if x.borrowed != nil {
+		x.borrowed()
+	}
 	defer x.h.exchanges.Add(-1)
 	x.report.Aborted = x.report.Aborted || p != nil
 	if p != nil && p != http.ErrAbortHandler {

@@ -44,13 +44,19 @@ func pass(why policy.Reason) *state {
 // smallUpload is what is read in before the upstream is asked, so that a slow client does not hold its slot (R24).
 const smallUpload = 64 << 10
 
-// readIn takes in a small body; it reports whether the exchange ended with that. One that waits to be asked for
-// (Expect) is the upstream's to ask for.
+// readIn takes in a small body, if there is memory for it; it reports whether the exchange ended with that. One that
+// waits to be asked for (Expect) is the upstream's to ask for, and of one without a length it is not known whether its
+// client waits for an answer in between: those are upstream's to wait for.
 func (x *exchange) readIn() (answered bool) {
 	n := x.r.ContentLength
-	if n <= 0 || n > smallUpload || x.r.Header.Get("Expect") != "" {
+	if n <= 0 || n > smallUpload || x.w.expects {
 		return false
 	}
+	giveBack, ok := x.h.table.Borrow(n)
+	if !ok {
+		return false
+	}
+	x.borrowed = giveBack
 	body := make([]byte, n)
 	if _, err := io.ReadFull(x.r.Body, body); err != nil {
 		x.report.Err = err

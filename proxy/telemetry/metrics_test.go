@@ -129,7 +129,7 @@ func TestSourcesAreRead(t *testing.T) {
 		Upstreams: func() map[string]upstream.Stats {
 			asked++
 			return map[string]upstream.Stats{
-				"api":  {Requests: asked, Failures: 8, Running: 9, Queued: 10, Streams: 11, Health: "sick", Spared: 15},
+				"api":  {Requests: asked, Repeated: 7, Failures: 8, Running: 9, Queued: 10, Streams: 11, Health: "sick", Spared: 15},
 				"idle": {Health: "well"},
 				"dead": {Health: "down"},
 			}
@@ -143,7 +143,7 @@ func TestSourcesAreRead(t *testing.T) {
 	has(t, page(t, tel.Metrics()),
 		`weir_waiting_local 1`, `weir_waiting_remote 2`, `weir_fills_running 3`, `weir_refresh_dropped_total 4`,
 		`weir_spool_bytes 5`, `weir_exchanges_running 6`,
-		`weir_upstream_requests_total{upstream="api"} 2`, `weir_upstream_failures_total{upstream="api"} 8`,
+		`weir_upstream_requests_total{upstream="api"} 2`, `weir_upstream_failures_total{upstream="api"} 8`, `weir_upstream_repeated_total{upstream="api"} 7`,
 		`weir_upstream_running{upstream="api"} 9`, `weir_upstream_queued{upstream="api"} 10`, `weir_upstream_streams{upstream="api"} 11`,
 		`weir_upstream_requests_total{upstream="idle"} 0`, `weir_upstream_spared_total{upstream="api"} 15`,
 		`weir_upstream_sick{upstream="idle"} 0`, `weir_upstream_sick{upstream="api"} 1`, `weir_upstream_sick{upstream="dead"} 2`,

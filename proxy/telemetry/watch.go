@@ -72,17 +72,19 @@ func (f *forge) gauges() func(metric.Observer, proxy.Gauges) {
 }
 
 func (f *forge) upstreams() func(metric.Observer, map[string]upstream.Stats) {
-	requests := f.total("upstream_requests", "Requests sent to an upstream, retries included.")
+	requests := f.total("upstream_requests", "Requests sent to an upstream, repeats included.")
+	repeated := f.total("upstream_repeated", "Requests sent again since a kept connection broke.")
 	failures := f.total("upstream_failures", "Requests an upstream failed to answer.")
 	running := f.gauge("upstream_running", "Slots taken.")
 	queued := f.gauge("upstream_queued", "Requests waiting for a slot.")
-	streams := f.gauge("upstream_streams", "Upgrades and event streams under way.")
+	streams := f.gauge("upstream_streams", "Upgrades, event streams and slow uploads under way.")
 	sick := f.gauge("upstream_sick", "1 while it fails on many pages, 2 while it cannot be reached at all.")
 	spared := f.total("upstream_spared", "Requests that were not sent because the upstream is sick.")
 	return func(o metric.Observer, all map[string]upstream.Stats) {
 		for name, s := range all {
 			label := metric.WithAttributeSet(attribute.NewSet(attribute.String("upstream", name)))
 			o.ObserveInt64(requests, int64(s.Requests), label)
+			o.ObserveInt64(repeated, int64(s.Repeated), label)
 			o.ObserveInt64(failures, int64(s.Failures), label)
 			o.ObserveInt64(running, s.Running, label)
 			o.ObserveInt64(queued, s.Queued, label)

@@ -18,7 +18,7 @@ type Config struct {
 	IdleTimeout     time.Duration `mapstructure:"idle_timeout"`     // between bytes
 	FillTimeout     time.Duration `mapstructure:"fill_timeout"`     // a whole fill
 	MaxConcurrent   int           `mapstructure:"max_concurrent"`   // counted before dialling
-	MaxStreams      int           `mapstructure:"max_streams"`      // upgrades and event streams
+	MaxStreams      int           `mapstructure:"max_streams"`      // upgrades, event streams and slow uploads
 	Queue           int           `mapstructure:"queue"`
 	QueueTimeout    time.Duration `mapstructure:"queue_timeout"`
 }

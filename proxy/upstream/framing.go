@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/textproto"
 	"slices"
 	"strings"
@@ -27,9 +26,10 @@ type framed struct {
 	// due: the head of an answer comes next. It is set when the connection is chosen for a request, which is when all
 	// of the former answer has been read.
 	due   atomic.Bool
-	part  []byte // of a head whose end has not come
-	seen  int    // bytes of it that are known not to end it
-	ready []byte // judged, and what came behind it
+	sent  atomic.Bool // something went out since
+	part  []byte      // of a head whose end has not come
+	seen  int         // bytes of it that are known not to end it
+	ready []byte      // judged, and what came behind it
 }
 
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
@@ -48,11 +48,19 @@ func dialled(dial dial) dial {
 	}
 }
 
-// expectHead is told of the connection that was chosen for a request.
-func expectHead(info httptrace.GotConnInfo) {
-	if f, ok := info.Conn.(*framed); ok {
-		f.due.Store(true)
+// expectHead is called when the connection is chosen for a request.
+func (f *framed) expectHead() {
+	f.sent.Store(false)
+	f.due.Store(true)
+}
+
+// Write tells whether a request can have been read by the upstream.
+func (f *framed) Write(p []byte) (int, error) {
+	n, err := f.Conn.Write(p)
+	if n > 0 {
+		f.sent.Store(true)
 	}
+	return n, err
 }
 
 // Read belongs to one goroutine. Whether a head is due is asked when bytes have come, for net/http reads an idle

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,12 +32,23 @@ func newLimit(c Config) *limit {
 // Slot is the right to have one request under way at an upstream. Do may be called again in it (R28); Leave ends it.
 type Slot struct {
 	u     *Upstream
-	leave sync.Once
 	tries bool   // whether the upstream is well again; the circuit's
 	page  string // see For
-	// stream: it has left the budget for max_streams.
-	stream atomic.Bool
+
+	mu    sync.Mutex
+	holds holding
+	ready bool // the client's body has come: nothing is lent any more
 }
+
+// holding is what a request under way counts for.
+type holding uint8
+
+const (
+	slot   holding = iota // one of max_concurrent
+	lent                  // its slot is lent: for max_streams, until its body has come
+	stream                // for max_streams
+	nothing
+)
 
 // Enter waits for a slot. ErrBusy says that the queue is full or took too long, Spared that the upstream is sick;
 // otherwise it is the context's error. The place says who asks; it may be raised meanwhile.
@@ -99,34 +108,6 @@ func (u *Upstream) busy(why string) error {
 // no page, a failure is taken for the request's own doing, and says nothing of the upstream.
 func (s *Slot) For(page string) { s.page = page }
 
-// Do asks; a member that cannot be reached has the next one asked, as long as there is no body to send again. Every
-// request that goes out is counted, those that http.Transport repeats by itself included: it does so when a kept
-// connection broke before any answer, and for what has no body to send again. That is GET, HEAD and OPTIONS, as R29
-// wants, and besides TRACE, and whatever names itself repeatable by Idempotency-Key or X-Idempotency-Key.
-func (s *Slot) Do(req *http.Request) (*http.Response, error) {
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		s.u.requests.Add(1)
-		expectHead(info)
-	}}
-	req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
-	res, err := s.u.transport.RoundTrip(req)
-	for range len(s.u.members) - 1 {
-		if err == nil || FaultOf(err).Kind != policy.Refused || req.Body != nil {
-			break
-		}
-		s.u.elsewhere(req)
-		res, err = s.u.transport.RoundTrip(req)
-	}
-	if err == nil {
-		res, err = sane(req, res)
-	}
-	if err != nil && req.Context().Err() == nil {
-		s.u.failures.Add(1)
-	}
-	s.u.circuit.record(verdictOf(req.Context(), s.page, res, err), &s.tries, s.page)
-	return res, err
-}
-
 // Broke says that the body ended short, or stalled: beside the head that came, its page has failed (R23).
 func (s *Slot) Broke() {
 	s.u.failures.Add(1)
@@ -137,53 +118,84 @@ func (s *Slot) Broke() {
 	s.u.circuit.record(v, new(bool), s.page)
 }
 
-// errNotHTTP: what came can be parsed, and yet means nothing.
-var errNotHTTP = errors.New("malformed answer")
-
-// sane refuses what net/http lets through: a status that is none, and another protocol than was asked for (RFC 9110
-// §7.8), which would leave our client with a connection that speaks neither.
-func sane(req *http.Request, res *http.Response) (*http.Response, error) {
-	switch {
-	case res.StatusCode < 100 || res.StatusCode > 999:
-		res.Body.Close()
-		return nil, fmt.Errorf("%w: status %d", errNotHTTP, res.StatusCode)
-	case res.StatusCode == http.StatusSwitchingProtocols && req.Header.Get("Upgrade") == "":
-		res.Body.Close()
-		return nil, fmt.Errorf("%w: 101 to a request that asked for no other protocol", errNotHTTP)
-	}
-	return res, nil
-}
-
-// Stream takes the slot out of the budget for what never ends: upgrades and event streams. ErrBusy when max_streams
+// Stream takes the request out of the budget for what never ends: upgrades and event streams. ErrBusy when max_streams
 // are under way.
-func (s *Slot) Stream() error {
+func (s *Slot) Stream() error { return s.become(stream) }
+
+// lend lets others have the slot while the client's body is waited for; reclaim waits for one again. When max_streams
+// are under way nothing is lent.
+func (s *Slot) lend() { _ = s.become(lent) }
+
+func (s *Slot) become(what holding) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	l := s.u.limit
-	if s.stream.Load() {
+	switch {
+	case s.holds != slot:
+		s.holds = max(s.holds, what)
+		return nil
+	case what == lent && s.ready:
 		return nil
 	}
 	if l.streams.Add(1) > l.most {
 		l.streams.Add(-1)
 		return fmt.Errorf("upstream %q: %w: %d streams already", s.u.config.Name, ErrBusy, l.most)
 	}
-	if s.stream.CompareAndSwap(false, true) {
-		l.running.Add(-1)
-		l.slots.release()
-	}
+	s.holds = what
+	l.running.Add(-1)
+	l.slots.release()
 	return nil
+}
+
+func (s *Slot) reclaim(ctx context.Context) error {
+	if !s.isLent() {
+		return nil
+	}
+	if err := s.u.wait(ctx, At(policy.ClientWaits)); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.u.limit
+	if s.holds != lent { // the answer came first
+		l.slots.release()
+		return nil
+	}
+	s.holds = slot
+	l.streams.Add(-1)
+	l.running.Add(1)
+	return nil
+}
+
+// isLent is asked when the body has come.
+func (s *Slot) isLent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = true
+	return s.holds == lent
+}
+
+// streams reports whether it left the budget for good.
+func (s *Slot) streams() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holds == stream
 }
 
 // Leave ends the slot; again, it does nothing.
 func (s *Slot) Leave() {
-	s.leave.Do(func() {
-		l := s.u.limit
-		if s.tries {
-			s.u.circuit.record(unknown, &s.tries, "")
-		}
-		if s.stream.Load() {
-			l.streams.Add(-1)
-			return
-		}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.u.limit
+	if s.holds != nothing && s.tries {
+		s.u.circuit.record(unknown, &s.tries, "")
+	}
+	switch s.holds {
+	case slot:
 		l.running.Add(-1)
 		l.slots.release()
-	})
+	case lent, stream:
+		l.streams.Add(-1)
+	}
+	s.holds = nothing
 }

@@ -1,9 +1,12 @@
 package upstream
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"weir/policy"
 )
@@ -14,6 +17,10 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	slot, err := u.Enter(req.Context(), At(policy.ClientWaits))
 	if err != nil {
 		return nil, err
+	}
+	if req.Body != nil && req.Body != http.NoBody {
+		req = req.Clone(req.Context()) // a RoundTripper leaves the caller's as it is
+		req.Body = &upload{ReadCloser: req.Body, ctx: req.Context(), slot: slot, left: req.ContentLength}
 	}
 	res, err := slot.Do(req)
 	if err != nil {
@@ -29,6 +36,38 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res.Body = leaving(res.Body, slot)
 	return res, nil
+}
+
+// slowUpload is how long a client may be waited for, all in all, before its slot is lent to others.
+const slowUpload = 250 * time.Millisecond
+
+// upload is a request's body on its way. Whoever sends it slowly holds no slot meanwhile, and counts for max_streams: the
+// upstream has nothing to do yet. The body's last bytes wait for a slot, as its work begins with them (R24).
+type upload struct {
+	io.ReadCloser
+	ctx    context.Context
+	slot   *Slot
+	left   int64 // to come; negative: that is not known
+	waited time.Duration
+	failed atomic.Bool // it did not come whole
+}
+
+func (u *upload) Read(p []byte) (int, error) {
+	begun := time.Now()
+	lending := time.AfterFunc(slowUpload-u.waited, u.slot.lend)
+	n, err := u.ReadCloser.Read(p)
+	lending.Stop()
+	u.waited += time.Since(begun)
+	u.left = max(u.left-int64(n), min(u.left, 0))
+	if err == io.EOF || u.left == 0 {
+		if busy := u.slot.reclaim(u.ctx); busy != nil {
+			n, err = 0, busy
+		}
+	}
+	if err != nil && err != io.EOF {
+		u.failed.Store(true)
+	}
+	return n, err
 }
 
 // Endless reports an answer that goes on for as long as both sides like: another protocol, or a stream of events.
@@ -76,7 +115,7 @@ type leaver struct {
 func (l *leaver) Read(p []byte) (int, error) {
 	n, err := l.ReadCloser.Read(p)
 	// A stream's connection may be half closed: it is over only when it is closed.
-	if err != nil && !l.slot.stream.Load() {
+	if err != nil && !l.slot.streams() {
 		l.slot.Leave()
 	}
 	return n, err

@@ -23,17 +23,20 @@ type Upstream struct {
 	transport http.RoundTripper
 	limit     *limit
 	circuit   *circuit
+	repeats   allowance
 	requests  atomic.Uint64
+	repeated  atomic.Uint64
 	failures  atomic.Uint64
 }
 
 // Stats is what an upstream has been asked so far, and what is under way.
 type Stats struct {
-	Requests uint64 `json:"requests"` // sent, retries included
+	Requests uint64 `json:"requests"` // sent, repeats included
+	Repeated uint64 `json:"repeated"` // sent again, since a kept connection broke
 	Failures uint64 `json:"failures"`
 	Running  int64  `json:"running"` // slots taken
 	Queued   int64  `json:"queued"`
-	Streams  int64  `json:"streams"` // upgrades and event streams
+	Streams  int64  `json:"streams"` // upgrades, event streams, and uploads that are slow to come
 	Health   string `json:"health"`  // well | sick | down
 	Spared   uint64 `json:"spared"`  // requests that were not sent because it is not well
 }
@@ -76,6 +79,7 @@ func With(c Config, t http.RoundTripper) (*Upstream, error) {
 		return nil, err
 	}
 	u := &Upstream{config: c, transport: t, limit: newLimit(c), circuit: newCircuit(c.Name)}
+	u.repeats.left.Store(kept)
 	for _, raw := range c.all() {
 		m, err := url.Parse(raw)
 		if err != nil {
@@ -96,6 +100,7 @@ func (u *Upstream) Config() Config { return u.config }
 func (u *Upstream) Stats() Stats {
 	return Stats{
 		Requests: u.requests.Load(),
+		Repeated: u.repeated.Load(),
 		Failures: u.failures.Load(),
 		Running:  u.limit.running.Load(),
 		Queued:   u.limit.queued.Load(),
