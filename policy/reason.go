@@ -79,7 +79,7 @@ const (
 	LastHop           // Max-Forwards is used up
 	BodyLost          // the store has lost part of a body that was being sent
 	NoRoom            // memory.spool had none left for the body
-	TooSlow           // the client is too slow, and others wait for what it holds
+	TooSlow           // the client is too slow with its request, or in reading what others wait for
 	reasons           // how many there are
 )
 
@@ -187,5 +187,5 @@ var words = [reasons]word{
 	UpstreamSick:      {"upstream-sick", "the upstream fails as a whole, and is spared for a moment", "", 503},
 	BodyLost:          {"body-lost", "the store has lost part of a body that was being sent; the upstream was asked for the rest", "", 0},
 	NoRoom:            {"no-room", "memory.spool had no room for the body; it streams to those who were there, and is not kept", "", 0},
-	TooSlow:           {"too-slow", "the client was too slow, or others waited for what it held", "", 0},
+	TooSlow:           {"too-slow", "the client was too slow with its request, or in reading what others waited for", "", 408},
 }

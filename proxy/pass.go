@@ -3,11 +3,13 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
+	"os"
 	"strconv"
 	"strings"
 
@@ -59,8 +61,7 @@ func (x *exchange) readIn() (answered bool) {
 	x.borrowed = giveBack
 	body := make([]byte, n)
 	if _, err := io.ReadFull(x.r.Body, body); err != nil {
-		x.report.Err = err
-		x.badBody()
+		x.badBody(err)
 		return true
 	}
 	_, _ = x.r.Body.Read(make([]byte, 1)) // its end, which lifts the deadline
@@ -69,9 +70,13 @@ func (x *exchange) readIn() (answered bool) {
 }
 
 // badBody answers a client whose body cannot be read: that says nothing of the upstream.
-func (x *exchange) badBody() {
-	x.report.Action, x.report.Reason = policy.Refuse, policy.BadRequest
-	x.problem(policy.BadRequest, 0)
+func (x *exchange) badBody(err error) {
+	why := policy.BadRequest
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		why = policy.TooSlow
+	}
+	x.report.Action, x.report.Reason, x.report.Err = policy.Refuse, why, err
+	x.problem(why, 0)
 }
 
 // hops counts down Max-Forwards, and answers as the last recipient when it is used up (RFC 9110 §7.6.2).
@@ -161,11 +166,15 @@ func (x *exchange) void(sel policy.Selector, mode store.Mode) {
 // notPassed is called when the upstream gave no answer.
 func (x *exchange) notPassed(_ http.ResponseWriter, _ *http.Request, err error) {
 	x.report.Err = err
+	refused := x.w.refused()
 	switch {
+	case errors.Is(refused, os.ErrDeadlineExceeded): // net/http takes it for a client that has left; it may still listen
+		x.badBody(refused)
+		return
 	case x.gone():
 		panic(http.ErrAbortHandler)
-	case x.w.refused() != nil:
-		x.badBody()
+	case refused != nil:
+		x.badBody(refused)
 		return
 	}
 	x.fault = upstream.FaultOf(err)

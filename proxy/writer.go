@@ -125,7 +125,7 @@ func (w *writer) interim(i fill.Interim) {
 // request's body. Both deadlines are moved again when something is next written, or the next request awaited.
 func (w *writer) settle() {
 	_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
-	if w.unread() {
+	if w.unread() && w.refused() == nil {
 		_ = w.control.SetReadDeadline(time.Now().Add(lastPatience))
 	}
 }

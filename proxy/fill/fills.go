@@ -69,14 +69,6 @@ func (t *Table) Watch(obey func(store.Event)) {
 	go func() { _ = t.options.Store.Watch(t.ctx, obey) }()
 }
 
-// Borrow takes n bytes of the memory for bodies under way; not ok: there is no room for them.
-func (t *Table) Borrow(n int64) (giveBack func(), ok bool) {
-	if !t.budget.take(n) {
-		return nil, false
-	}
-	return func() { t.budget.give(n) }, true
-}
-
 // Arrive gives an exchange its place in the order of arrivals and departures.
 func (t *Table) Arrive() uint64 { return t.order.Add(1) }
 
