@@ -22,7 +22,9 @@ func TestReloadLeavesWhatRunsAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.up.on("/page", after(2*time.Second, respond(200)))
-		first, second := w.client(0, "GET", "/page"), w.client(0, "GET", "/page")
+		first := w.client(0, "GET", "/page")
+		synctest.Wait()
+		second := w.client(0, "GET", "/page")
 		time.Sleep(time.Second)
 		h.Use(now)
 		w.want("who asked", <-first, 200, "v1", "stored")
