@@ -76,7 +76,7 @@ func (b *brought) describe() {
 	s.Tags = append(tagsOf(b.res.Header, b.rule.Cache.Tags.Header), b.plan.groupTags(b.res.Header["Cache-Groups"])...)
 	s.Alone = b.d.bareNoCache() && b.term.by != forced
 	s.Immutable = b.d.Immutable
-	s.NoStale = b.forbidsStale() || b.d.SMaxAge >= 0 || b.isMadeForOne()
+	s.NoStale = b.forbidsOurs() || b.isMadeForOne()
 	s.Total = -1
 	if span, total, ok := partOf(b.res.Header); ok && b.res.Status == http.StatusPartialContent && has(b.plan.Request.Header, "Range") {
 		s.Kind, s.Span, s.Total = Part, span, total
@@ -131,14 +131,22 @@ func (b *brought) isMadeForOne() bool {
 	return len(b.plan.Particular) > 0 && b.term.left+b.adm.Stored.Age <= 0
 }
 
+// forbidsStale: nothing stale is served for as long as the answer itself says, either.
 func (b *brought) forbidsStale() bool {
 	return b.d.MustRevalidate || b.d.ProxyRevalidate || b.d.bareNoCache() && b.term.by != forced
 }
 
+// forbidsOurs: nothing stale is served for as long as the route says, by a directive that the route does not name
+// (decision 9).
+func (b *brought) forbidsOurs() bool {
+	heeded := func(directive string) bool { return !slices.Contains(b.rule.Cache.StaleDespite, directive) }
+	return b.d.MustRevalidate && heeded("must-revalidate") || b.d.ProxyRevalidate && heeded("proxy-revalidate") ||
+		b.d.SMaxAge >= 0 && heeded("s-maxage") || b.d.bareNoCache() && b.term.by != forced && heeded("no-cache")
+}
+
 // windows sets the three moments. The upstream's own windows hold beside s-maxage, which forbids only ours; beside
-// must-revalidate and its like nothing stale is served. What was made for one who tells who he is has none of ours
-// (R1). An error has no grace of ours (R27), and never stands in for
-// another.
+// must-revalidate and its like they are void. Ours hold where nothing forbids them that the route heeds. What was made for
+// one who tells who he is has none of ours (R1). An error has no grace of ours (R27), and never stands in for another.
 func (b *brought) windows() {
 	s, c := &b.adm.Stored, &b.rule.Cache
 	left := b.term.left

@@ -196,6 +196,9 @@ func (c *checker) choices(k Cache) {
 	c.choice("cache.client_directives", k.ClientDirectives, "honour", "collapse", "ignore")
 	c.choice("cache.collapse", k.Collapse, "rfc", "all")
 	c.choice("cache.invalidate", k.Invalidate, "rfc", "soft", "off")
+	for _, directive := range k.StaleDespite {
+		c.choice("cache.stale_despite", cmp.Or(directive, `""`), "must-revalidate", "proxy-revalidate", "s-maxage", "no-cache")
+	}
 	c.choice("cache.wait.then", k.Wait.Then, "503", "upstream")
 }
 
@@ -239,6 +242,7 @@ func (c *checker) doubts(k Cache) {
 		{life > 0 && k.Jitter == 0, "cache.jitter", "of 0% lets pages that were stored together expire together: write 20%"},
 		{longest > time.Hour, "cache.negative", "keeps an error for " + longest.String() + ", for as long it hides that the page has come: write a minute or less"},
 		{k.StaleIfError < k.Grace.longest(), "cache.stale_if_error", "is shorter than grace, which holds when the upstream fails, too: write " + k.Grace.longest().String() + " or more"},
+		{len(k.StaleDespite) > 0 && k.StaleIfError <= 0 && k.Grace.longest() <= 0, "cache.stale_despite", "is never used, as the route allows nothing stale: write grace or stale_if_error"},
 		{k.SoftTimeout > 0 && k.StaleIfError <= 0 && k.Grace.longest() <= 0, "cache.soft_timeout", "is never used, as nothing stale may be served: write stale_if_error"},
 		{k.SoftTimeout > 0 && k.Wait.Max > 0 && k.SoftTimeout >= k.Wait.Max, "cache.soft_timeout", "is no sooner than wait.max, when a stale copy answers anyway: make it shorter, or drop it"},
 		{k.UncacheableFor == 0, "cache.uncacheable_for", "of 0s lets every crowd wait for an answer that turns out to be one client's: write 2m"},

@@ -51,6 +51,7 @@ type Cache struct {
 	Heuristic        bool          `mapstructure:"heuristic"` // a lifetime is guessed from Last-Modified (RFC 9111 §4.2.2)
 	Grace            Grace         `mapstructure:"grace"`
 	StaleIfError     time.Duration `mapstructure:"stale_if_error"`
+	StaleDespite     []string      `mapstructure:"stale_despite"` // directives that do not forbid grace and the like here
 	Keep             time.Duration `mapstructure:"keep"`
 	Jitter           Percent       `mapstructure:"jitter"`
 	EarlyRefresh     EarlyRule     `mapstructure:"early_refresh"`

@@ -27,6 +27,8 @@ func readCache(t *testing.T, r *Route, key, value string) bool {
 		c.Grace = grace(t, value)
 	case "stale_if_error":
 		c.StaleIfError = length(t, value)
+	case "stale_despite":
+		c.StaleDespite = values
 	case "keep":
 		c.Keep = length(t, value)
 	case "uncacheable_for":

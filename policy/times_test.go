@@ -19,6 +19,8 @@ func TestTimes(t *testing.T) {
 	routes := []string{
 		"", "stale_if_error=10m", "grace=30s", "grace=30s/5m", "grace=30s/5m stale_if_error=10m",
 		"ttl=60s", "ttl=60s grace=30s/5m stale_if_error=10m", "force_ttl=60s grace=30s/5m stale_if_error=10m",
+		"stale_despite=must-revalidate,proxy-revalidate grace=30s/5m stale_if_error=10m",
+		"stale_despite=s-maxage,no-cache grace=30s/5m stale_if_error=10m",
 	}
 	answers := []string{
 		"", "max-age=60", "s-maxage=60", "max-age=60, must-revalidate", "max-age=60, proxy-revalidate", "no-cache", "no-store", "private",

@@ -42,6 +42,7 @@ func Loosened(s Source) (Problems, error) {
 			key, says string
 		}{
 			{cache.ForceTTL > 0, "force_ttl", formatDuration(cache.ForceTTL) + ": kept whatever the answer says"},
+			{len(cache.StaleDespite) > 0, "stale_despite", strings.Join(cache.StaleDespite, ", ") + ": stale answers are served all the same"},
 			{cache.SetCookie == "strip" || cache.SetCookie == "keep", "set_cookie", cache.SetCookie + ": answers that set cookies are shared"},
 			{len(cache.Ignore.Headers) > 0, "ignore.headers", strings.Join(cache.Ignore.Headers, ", ") + ": who asks by these makes no difference"},
 			{len(cache.Ignore.Cookies) > 0, "ignore.cookies", strings.Join(cache.Ignore.Cookies, ", ") + ": who asks by these makes no difference"},

@@ -74,6 +74,7 @@ routes:
     cache:
       force_ttl: 5m
       set_cookie: strip
+      stale_despite: [s-maxage, no-cache]
       ignore: {cookies: [_ga]}
 `
 	c := loaded(t, text, Flags{})
@@ -89,7 +90,8 @@ routes:
 	want := []string{
 		"weir.yaml:8: routes[1].cache.force_ttl: 5m: kept whatever the answer says",
 		"weir.yaml:9: routes[1].cache.set_cookie: strip: answers that set cookies are shared",
-		"weir.yaml:10: routes[1].cache.ignore.cookies: _ga: who asks by these makes no difference",
+		"weir.yaml:10: routes[1].cache.stale_despite: s-maxage, no-cache: stale answers are served all the same",
+		"weir.yaml:11: routes[1].cache.ignore.cookies: _ga: who asks by these makes no difference",
 	}
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("%v, %v; want %v", got, err, want)
