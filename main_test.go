@@ -398,6 +398,11 @@ func TestLameDuck(t *testing.T) {
 	if res, _ := get(t, p.url); res.StatusCode != http.StatusOK || !res.Close {
 		t.Errorf("in the lame duck time: %s, close %v", res.Status, res.Close)
 	}
+	asks, _ := http.NewRequest(http.MethodGet, p.url, nil)
+	asks.Header.Set("Upgrade", "websocket") // in vain: Connection does not name it
+	if res, err := http.DefaultClient.Do(asks); err != nil || !res.Close || res.Body.Close() != nil {
+		t.Errorf("who asks for another protocol: %v, %v", res, err)
+	}
 	if _, err := run(t, "healthcheck", "--admin", p.admin); err == nil || !strings.Contains(err.Error(), "draining") {
 		t.Errorf("healthcheck: %v", err)
 	}

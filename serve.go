@@ -154,7 +154,7 @@ func (r *replica) trafficServer() *http.Server {
 // (R32). A connection that idles is not cut: its client may be sending at that moment.
 func (r *replica) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if r.leaving.Load() && req.Header.Get("Upgrade") == "" {
+		if r.leaving.Load() {
 			w = lastAnswer{w}
 		}
 		next.ServeHTTP(w, req)
