@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -131,12 +132,15 @@ func TestPurgeCounts(t *testing.T) {
 	}
 }
 
+// A million of them, by hand: go test ./store/memory ./store/near ./store/redis -run PurgedIsNever -v -timeout 2h -args -purges 1000000.
+var purges = flag.Int("purges", 0, "how many purges a history has")
+
 // Fills, looks and purges by chance: nothing purged is answered.
 func TestPurgedIsNeverAnswered(t *testing.T) {
 	seed := rand.Uint64()
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, 64<<20)
-		h := storetest.History{Seed: seed, Steps: 2000, Pause: time.Millisecond}
+		h := storetest.History{Seed: seed, Steps: 2000, Pause: time.Millisecond, Purges: *purges}
 		h.Play(t, s, s)
 	})
 }

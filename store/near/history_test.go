@@ -2,6 +2,7 @@ package near
 
 import (
 	"context"
+	"flag"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -61,13 +62,16 @@ func (s *slow) toggle() {
 	}
 }
 
+// A million of them, by hand: go test ./store/memory ./store/near ./store/redis -run PurgedIsNever -v -timeout 2h -args -purges 1000000.
+var purges = flag.Int("purges", 0, "how many purges a history has")
+
 // No replica whose line is whole answers what was purged, however fills, purges and cuts fall.
 func TestPurgedIsNeverAnswered(t *testing.T) {
 	seed := rand.Uint64()
 	synctest.Test(t, func(t *testing.T) {
 		shared := memory.New(memory.Config{MaxSize: 256 << 20})
 		fars := []*slow{{Store: shared}, {Store: shared}}
-		h := storetest.History{Seed: seed, Steps: 2000, Pause: 5 * time.Millisecond, Disturb: func(dice *rand.Rand) {
+		h := storetest.History{Seed: seed, Steps: 2000, Pause: 5 * time.Millisecond, Purges: *purges, Disturb: func(dice *rand.Rand) {
 			fars[dice.IntN(2)].toggle()
 		}}
 		h.Play(t, open(t, fars[0]), open(t, fars[1]))

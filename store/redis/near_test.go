@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -232,6 +233,9 @@ func TestFullRedisIsAnIsland(t *testing.T) {
 	}
 }
 
+// A million of them, by hand: go test ./store/memory ./store/near ./store/redis -run PurgedIsNever -v -timeout 2h -args -purges 1000000.
+var purges = flag.Int("purges", 0, "how many purges a history has")
+
 // TestPurgedIsNeverAnswered: fills, looks and purges by chance, while lines break and Redis is flushed. A replica that
 // has not noticed yet that it is deaf has a second; all others have none.
 func TestPurgedIsNeverAnswered(t *testing.T) {
@@ -241,7 +245,7 @@ func TestPurgedIsNeverAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReplicas(t)
-			h.Seed, h.Steps, h.Pause = rand.Uint64(), 500, 2*time.Millisecond
+			h.Seed, h.Steps, h.Pause, h.Purges = rand.Uint64(), 500, 2*time.Millisecond, *purges
 			if h.Bound > 0 {
 				h.Disturb = func(dice *rand.Rand) {
 					if dice.IntN(4) == 0 {
