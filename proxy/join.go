@@ -13,7 +13,7 @@ func join() *state {
 	return &state{"join", func(x *exchange) *state {
 		ask := x.ask(fill.Miss)
 		ask.Look = x.asItIs() && x.h.table.Running(ask.Plan) == nil
-		taken, err := x.h.table.Take(x.r.Context(), ask)
+		taken, err := x.take(ask)
 		switch {
 		case x.gone():
 			return nil
@@ -26,6 +26,16 @@ func join() *state {
 		}
 		return x.taken(taken, ask)
 	}}
+}
+
+// take asks the table. The seat in a fill that was started for this exchange is held from here on, so that it is given
+// up with the exchange, however that ends.
+func (x *exchange) take(ask fill.Ask) (fill.Taken, error) {
+	t, err := x.h.table.Take(x.r.Context(), ask)
+	if t.Mine {
+		x.reader = t.Fill.Asker()
+	}
+	return t, err
 }
 
 // asItIs: a HEAD or a range of a page that nobody has, or is filling, goes upstream as it is (R7): it is not worth
@@ -83,7 +93,7 @@ func (x *exchange) nothing() *state {
 	if x.r.Method != "HEAD" {
 		x.decision.Reason, why = policy.PartialMiss, fill.Part
 	}
-	taken, err := x.h.table.Take(x.r.Context(), x.ask(why))
+	taken, err := x.take(x.ask(why))
 	switch {
 	case x.gone():
 		return nil
@@ -125,23 +135,16 @@ func (x *exchange) meet(t fill.Taken) *state {
 	x.decision = d
 	switch d.Action {
 	case policy.Serve, policy.ServeAndRefresh:
-		x.decline(t)
+		x.leave() // the fill goes on
 		return deliver(d)
 	case policy.Refuse:
-		x.decline(t)
+		x.leave()
 		return refuse(d.Reason)
 	}
 	if !d.Collapse && !t.Mine {
 		return alone(d.Reason)
 	}
 	return x.board(t)
-}
-
-// decline gives up the asker's seat in a fill that the exchange has no need of; the fill goes on.
-func (x *exchange) decline(t fill.Taken) {
-	if t.Mine {
-		t.Fill.Asker().Close()
-	}
 }
 
 // alone fetches for this client only: nobody joins, and it joins nobody. That is no turn.

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"math"
 	"net/http/httptest"
@@ -69,6 +70,39 @@ func TestWarm(t *testing.T) {
 				t.Errorf("a fill ran because of %s", f.Why)
 			}
 		}
+	})
+}
+
+// tardy is a store that grants a lease after a while.
+type tardy struct{ store.Store }
+
+func (s tardy) Take(ctx context.Context, key policy.Key, want store.Want) (store.Taken, error) {
+	if want.Token != "" {
+		time.Sleep(10 * time.Second)
+	}
+	return s.Store.Take(ctx, key, want)
+}
+
+// Who is gone when the lease comes leaves the fill to itself, a warmer as a client.
+func TestWhoAskedIsGoneWhenTheLeaseComes(t *testing.T) {
+	inWorld(t, setup{store: func(s store.Store) store.Store { return tardy{s} }}, func(w *world) {
+		w.up.on("/p", respond(200, "Cache-Control: max-age=60"))
+		w.up.on("/q", respond(200, "Cache-Control: max-age=60"))
+		ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+		defer cancel()
+		if _, err := w.replicas[0].Warm(ctx, httptest.NewRequest("GET", "http://example.com/p", nil), 0); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("warmed: %v", err)
+		}
+		ctx, leave := context.WithTimeout(w.t.Context(), 5*time.Second)
+		defer leave()
+		r := <-w.send(0, httptest.NewRequestWithContext(ctx, "GET", "http://example.com/q", nil))
+		if !r.aborted {
+			t.Errorf("who left is answered %d", r.Code)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		w.want("the warmed page", w.get("/p"), 200, "v1", "hit")
+		w.want("the page of who left", w.get("/q"), 200, "v1", "hit")
 	})
 }
 
