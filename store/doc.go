@@ -52,8 +52,9 @@
 // In every mode, what was asked before a purge must not be stored after it: leases that it is about end Revoked, and
 // their commits are ErrLost. Where the lease's key tells, or the entry that lies there, that is known at once; else when
 // the commit brings the tags. Hard drops entries and signposts. Soft makes stale, and moves the windows in which
-// something stale may be served to the moment of the purge; MustValidate ends all three moments (Dated). A signpost
-// stays as it is then, since it is no answer. Entries that were read stay as they were, as an entry is immutable.
+// something stale may be served to the moment of the purge, of the first where several are about an entry (Dates);
+// MustValidate ends all three moments (Dated). A signpost stays as it is then, since it is no answer. Entries that were
+// read stay as they were, as an entry is immutable.
 //
 // Watch tells every replica; Purge returns once the watchers have obeyed, or have had the time for it (R11). Functions
 // given to Watch may be called from several goroutines at once, and are quick.

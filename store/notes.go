@@ -14,16 +14,65 @@ import (
 
 // Said is when notes were last written about something, by Mode; 0: never. They are moments of the store's time, which
 // are compared with when leases were taken: what was asked for at or before a note is what the note is about.
-type Said [3]uint64
+type Said struct {
+	Hard, MustValidate uint64
+	Soft               Dates
+}
+
+// Says is what one note says.
+func Says(mode Mode, at uint64) (s Said) {
+	switch mode {
+	case Hard:
+		s.Hard = at
+	case Soft:
+		s.Soft.add(at)
+	case MustValidate:
+		s.MustValidate = at
+	}
+	return s
+}
 
 // Newest is the date of the latest of them.
-func (s Said) Newest() uint64 { return max(s[Hard], s[Soft], s[MustValidate]) }
+func (s Said) Newest() uint64 { return max(s.Hard, s.Soft[0], s.MustValidate) }
 
 // add is what both say.
 func (s *Said) add(other Said) {
-	for mode := range s {
-		s[mode] = max(s[mode], other[mode])
+	s.Hard, s.MustValidate = max(s.Hard, other.Hard), max(s.MustValidate, other.MustValidate)
+	for _, at := range other.Soft {
+		s.Soft.add(at)
 	}
+}
+
+// Softs is how many dates of soft purges are remembered.
+const Softs = 4
+
+// Dates are the last dates of soft purges, the latest first. The windows of an entry begin with the first that is about
+// it, however many follow before somebody looks at it.
+type Dates [Softs]uint64
+
+func (d *Dates) add(at uint64) {
+	for i, have := range d {
+		if at == have {
+			return
+		}
+		if at > have {
+			copy(d[i+1:], d[i:])
+			d[i] = at
+			return
+		}
+	}
+}
+
+// since is from when on what was leased then is stale; 0: it is not. Where all that is remembered is about it, an
+// earlier one may be forgotten: then its windows begin with its lease, as they may end too early but not too late.
+func (d Dates) since(leased uint64) (first uint64) {
+	for _, at := range d {
+		if at < leased {
+			return first
+		}
+		first = at
+	}
+	return leased
 }
 
 // Label stands for a tag, a host or a route where notes are kept and compared. Two that meet by chance are purged
@@ -81,8 +130,7 @@ type prefixNote struct {
 
 // Add writes a note about anything but a page.
 func (n *Notes) Add(sel policy.Selector, mode Mode, at uint64) {
-	var said Said
-	said[mode] = at
+	said := Says(mode, at)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	defer n.count.Add(1)
@@ -187,13 +235,14 @@ func Covers(sel policy.Selector, key policy.Key, s *policy.Stored) bool {
 // Obeyed is the entry as notes leave it: nil where a hard one is about it, itself where none is. moment turns the
 // store's time into this process's.
 func (s Said) Obeyed(e *Entry, moment func(uint64) time.Time) *Entry {
-	if e.Leased <= s[Hard] {
+	if e.Leased <= s.Hard {
 		return nil
 	}
-	for _, mode := range [...]Mode{Soft, MustValidate} {
-		if s[mode] > 0 && e.Leased <= s[mode] {
-			e = Dated(e, mode, moment(s[mode]))
-		}
+	if since := s.Soft.since(e.Leased); since > 0 {
+		e = Dated(e, Soft, moment(since))
+	}
+	if s.MustValidate > 0 && e.Leased <= s.MustValidate {
+		e = Dated(e, MustValidate, moment(s.MustValidate))
 	}
 	return e
 }

@@ -35,12 +35,12 @@ func TestNotes(t *testing.T) {
 		{policy.Selector{Prefix: "example.com:8443/catalogue/2"}, by("r"), false},
 		{policy.Selector{Prefix: "example.com/"}, nil, false},
 	} {
-		for mode := range (Said{}) {
+		for mode := range MustValidate + 1 {
 			var n Notes
-			n.Add(c.sel, Mode(mode), 7)
+			n.Add(c.sel, mode, 7)
 			var want Said
 			if c.covers {
-				want[mode] = 7
+				want = Says(mode, 7)
 			}
 			if got := n.About(page, c.s); got != want {
 				t.Errorf("%+v, mode %d, of %+v: %v, want %v", c.sel, mode, c.s, got, want)
@@ -70,14 +70,14 @@ func TestNotesAddUp(t *testing.T) {
 		}
 	}
 	n.Add(policy.Selector{Tag: "u"}, Soft, 1) // heard late
-	if got := n.About(key, s); got != (Said{6, 7, 5}) || got.Newest() != 7 {
+	if got := n.About(key, s); got != (Said{Hard: 6, Soft: Dates{7, 4, 1}, MustValidate: 5}) || got.Newest() != 7 {
 		t.Errorf("%v", got)
 	}
 	if n.Count() != 8 || n.Len() != 5 {
 		t.Errorf("%d notes of %d", n.Len(), n.Count())
 	}
 	n.Forget(5)
-	if got := n.About(key, s); got != (Said{6, 7, 5}) || n.Len() != 2 {
+	if got := n.About(key, s); got != (Said{Hard: 6, Soft: Dates{7}, MustValidate: 5}) || n.Len() != 2 {
 		t.Errorf("after forgetting: %v, %d", got, n.Len())
 	}
 }
@@ -94,11 +94,35 @@ func TestPrefixesWiden(t *testing.T) {
 		t.Fatalf("%v, %d", got, n.Len())
 	}
 	n.Add(policy.Selector{Prefix: "a:1/more"}, Soft, 3)
-	if got := n.About(other, nil); got != (Said{Soft: 3}) {
+	if got := n.About(other, nil); got != (Said{Soft: Dates{3}}) {
 		t.Errorf("past the bound: %v", got)
 	}
 	if got := n.About(policy.Key{Primary: "api http://b/"}, nil); got != (Said{}) {
 		t.Errorf("another host: %v", got)
+	}
+}
+
+// An entry is stale since the first soft note that is about it, as far as those are remembered.
+func TestSince(t *testing.T) {
+	var n Notes
+	add := func(sel policy.Selector, dates ...uint64) {
+		for _, at := range dates {
+			n.Add(sel, Soft, at)
+		}
+	}
+	key, s := policy.Key{Primary: "api http://a/b"}, by("r", "t")
+	add(policy.Selector{Tag: "t"}, 30, 10, 30) // heard late, and twice
+	add(policy.Selector{Host: "a"}, 20)
+	for leased, want := range map[uint64]uint64{5: 10, 10: 10, 11: 20, 20: 20, 25: 30, 30: 30, 31: 0} {
+		if got := n.About(key, s).Soft.since(leased); got != want {
+			t.Errorf("leased at %d: stale since %d, want %d", leased, got, want)
+		}
+	}
+	add(policy.Selector{All: true}, 40, 50) // so 10 is forgotten
+	for leased, want := range map[uint64]uint64{5: 5, 20: 20, 21: 30, 50: 50, 51: 0} {
+		if got := n.About(key, s).Soft.since(leased); got != want {
+			t.Errorf("of more than are remembered, leased at %d: stale since %d, want %d", leased, got, want)
+		}
 	}
 }
 
@@ -112,12 +136,12 @@ func TestObeyed(t *testing.T) {
 		said Said
 		want [3]time.Time
 	}{
-		{Said{9, 9, 9}, [3]time.Time{at(60), at(90), at(160)}},
-		{Said{Soft: 20}, [3]time.Time{at(20), at(50), at(120)}},
-		{Said{Soft: 70}, [3]time.Time{at(60), at(90), at(160)}}, // stale by then
+		{Said{Hard: 9, Soft: Dates{9}, MustValidate: 9}, [3]time.Time{at(60), at(90), at(160)}},
+		{Said{Soft: Dates{20}}, [3]time.Time{at(20), at(50), at(120)}},
+		{Said{Soft: Dates{70}}, [3]time.Time{at(60), at(90), at(160)}}, // stale by then
 		{Said{MustValidate: 20}, [3]time.Time{at(20), at(20), at(20)}},
 		{Said{MustValidate: 100}, [3]time.Time{at(60), at(90), at(100)}},
-		{Said{Soft: 20, MustValidate: 30}, [3]time.Time{at(20), at(30), at(30)}},
+		{Said{Soft: Dates{20}, MustValidate: 30}, [3]time.Time{at(20), at(30), at(30)}},
 	} {
 		if got := c.said.Obeyed(e, at); moments(got) != c.want {
 			t.Errorf("%v: %v, want %v", c.said, moments(got), c.want)
@@ -125,25 +149,24 @@ func TestObeyed(t *testing.T) {
 	}
 	for mode, strict := range map[Mode]bool{Soft: false, MustValidate: true} {
 		for _, dated := range []uint64{20, 200} { // the second finds it stale already
-			var said Said
-			said[mode] = dated
+			said := Says(mode, dated)
 			if got := said.Obeyed(e, at); got.NoStale != strict {
 				t.Errorf("%v: stale answers are forbidden: %v", said, got.NoStale)
 			}
 		}
 	}
-	if got := (Said{Hard: 10, Soft: 20}).Obeyed(e, at); got != nil {
+	if got := (Said{Hard: 10, Soft: Dates{20}}).Obeyed(e, at); got != nil {
 		t.Errorf("a hard note, and there is %+v", got)
 	}
-	if got := (Said{Soft: 20}).Obeyed(e, at); got == e || e.FreshUntil != at(60) {
+	if got := (Said{Soft: Dates{20}}).Obeyed(e, at); got == e || e.FreshUntil != at(60) {
 		t.Error("the entry has been written to")
 	}
 	e.RefreshUntil = e.FreshUntil
-	if got := (Said{Soft: 20}).Obeyed(e, at); got.RefreshUntil != at(20) {
+	if got := (Said{Soft: Dates{20}}).Obeyed(e, at); got.RefreshUntil != at(20) {
 		t.Errorf("without grace stale is served until %v", got.RefreshUntil)
 	}
 	e.Kind = policy.Signpost
-	if got := (Said{Soft: 20, MustValidate: 20}).Obeyed(e, at); got.FreshUntil != at(60) {
+	if got := (Said{Soft: Dates{20}, MustValidate: 20}).Obeyed(e, at); got.FreshUntil != at(60) {
 		t.Error("a signpost is dated")
 	}
 }

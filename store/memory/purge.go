@@ -36,9 +36,7 @@ func (s *Store) Obey(sel policy.Selector, mode store.Mode, at uint64) int {
 		sh := s.shard(policy.Key{Primary: sel.Page})
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
-		var said store.Said
-		said[mode] = at
-		return sh.purge(sh.pages[sel.Page], said)
+		return sh.purge(sh.pages[sel.Page], store.Says(mode, at))
 	}
 	s.note(sel, mode, at)
 	return -1

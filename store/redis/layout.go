@@ -37,11 +37,11 @@ import (
 //	L1|class|waited|taken|holder|token
 //	E1|taken|outcome|token
 //	F2|taken|outcome
-//	N1|hard|soft|must validate
+//	N2|hard|must validate|soft|soft|soft|soft
 //	B1|counter's name|number|at|outcome|replaced|message (bell.go)
 //
 // The fields of the hash of notes are "all"; a label (store/notes.go) for each tag, host or route; "prefix", with a line
-// N1|…|PREFIX for each; and "last", the date of the last of them.
+// N2|…|PREFIX for each; and "last", the date of the last of them.
 const (
 	// longest is the longest that any entry is kept, and so how long a note must be.
 	longest = policy.LongestKeep
@@ -66,8 +66,8 @@ func loadScripts() (s scripts, err error) {
 	if err != nil {
 		return s, err
 	}
-	front := fmt.Sprintf("local longest, ended_for, tail, prefixes, lapsed, revoked = %d, %d, %d, %d, '%s', '%s'\n%s",
-		longest.Milliseconds(), endedFor.Milliseconds(), tailSize, store.Prefixes, lapsed(), revoked(), shared)
+	front := fmt.Sprintf("local longest, ended_for, tail, prefixes, softs, lapsed, revoked = %d, %d, %d, %d, %d, '%s', '%s'\n%s",
+		longest.Milliseconds(), endedFor.Milliseconds(), tailSize, store.Prefixes, store.Softs, lapsed(), revoked(), shared)
 	for name, to := range map[string]**redis.Script{
 		"take": &s.take, "renew": &s.renew, "await": &s.await,
 		"release": &s.release, "commit": &s.commit, "purge": &s.purge, "note": &s.note,

@@ -143,8 +143,8 @@ func TestOldNotesGo(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	notes := b.of(page("x")).notes
-	old := fmt.Sprintf("N1|%d|0|0", time.Now().Add(-longest-time.Minute).UnixMicro())
-	young := fmt.Sprintf("N1|%d|0|0", time.Now().Add(-longest+time.Minute).UnixMicro())
+	old := fmt.Sprintf("N2|%d|0|0|0|0|0", time.Now().Add(-longest-time.Minute).UnixMicro())
+	young := fmt.Sprintf("N2|%d|0|0|0|0|0", time.Now().Add(-longest+time.Minute).UnixMicro())
 	b.must(b.raw.HSet(ctx, notes, "old tag.", old, "new tag.", young, "prefix", old+"|a/\n"+young+"|b/").Err())
 	eventually(t, "the old note is gone", func() bool {
 		b.purge(policy.Selector{Tag: "any"}, store.Hard)

@@ -219,14 +219,14 @@ func TestForeignData(t *testing.T) {
 		"a list":          func(key string) error { return b.raw.RPush(ctx, key, "one").Err() },
 		"a hash":          func(key string) error { return b.raw.HSet(ctx, key, "a", "b").Err() },
 		"nothing":         func(key string) error { return b.raw.Set(ctx, key, "", 0).Err() },
-		"text":            func(key string) error { return b.raw.Set(ctx, key, strings.Repeat("L1|E1|N1", 20), 0).Err() },
+		"text":            func(key string) error { return b.raw.Set(ctx, key, strings.Repeat("L1|E1|N2", 20), 0).Err() },
 		"our magic":       func(key string) error { return b.raw.Set(ctx, key, "WEIR", 0).Err() },
 		"a later one":     func(key string) error { return b.raw.Set(ctx, key, "WEIR\x02"+strings.Repeat("\xff", 99), 0).Err() },
 		"zeros":           func(key string) error { return b.raw.Set(ctx, key, "WEIR\x01"+strings.Repeat("\x00", 99), 0).Err() },
 		"a lease to come": func(key string) error { return b.raw.Set(ctx, key, "L1|0|0|99999999999999999999|a|b", 0).Err() },
-		"a note to come":  func(key string) error { return b.raw.Set(ctx, key, "N1|99999999999999999999|0|0", 0).Err() },
+		"a note to come":  func(key string) error { return b.raw.Set(ctx, key, "N2|99999999999999999999|0|0|0|0|0", 0).Err() },
 		"what looks like notes": func(key string) error {
-			return b.raw.HSet(ctx, key, "all", "N1|99999999999999999999|0|0", "last", "99999999999999999999", "prefix", "N1|9|\nN1|9|9|9|").Err()
+			return b.raw.HSet(ctx, key, "all", "N2|99999999999999999999|0|0|0|0|0", "last", "99999999999999999999", "prefix", "N2|9|\nN2|9|9|9|9|9|9|").Err()
 		},
 		"an end to come": func(key string) error { return b.raw.Set(ctx, key, "E1|99999999999999999999|0|b", 0).Err() },
 		"0xff":           func(key string) error { return b.raw.Set(ctx, key, "WEIR\x01"+strings.Repeat("\xff", 99), 0).Err() },
@@ -397,8 +397,10 @@ func TestClockSetBack(t *testing.T) {
 		"an ended lease": func(n names) error {
 			return b.raw.Set(ctx, n.lease, fmt.Sprintf("E1|%d|%s|t0", ahead, filled()), long).Err()
 		},
-		"a page's note": func(n names) error { return b.raw.Set(ctx, n.page, fmt.Sprintf("N1|0|%d|0", ahead), long).Err() },
-		"all pages'":    func(n names) error { return b.raw.HSet(ctx, n.notes, "all", fmt.Sprintf("N1|0|0|%d", ahead)).Err() },
+		"a page's note": func(n names) error { return b.raw.Set(ctx, n.page, fmt.Sprintf("N2|0|0|%d|0|0|0", ahead), long).Err() },
+		"all pages'": func(n names) error {
+			return b.raw.HSet(ctx, n.notes, "all", fmt.Sprintf("N2|0|%d|0|0|0|0", ahead)).Err()
+		},
 		"another's": func(n names) error {
 			_, err := b.pipe(ctx, []call{b.noteStep(n, noteOf(policy.Selector{Tag: "other"}, store.Soft), dating{at: ahead}, nil)})
 			return err

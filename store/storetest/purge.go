@@ -10,6 +10,49 @@ import (
 	"weir/store"
 )
 
+// repeatedPurgeChecks: what is purged softly again keeps the windows that began with the first purge since it was leased.
+func repeatedPurgeChecks() (checks []check) {
+	kinds := selectors()
+	kinds["page"], kinds["all"] = policy.Selector{Page: page("x").Primary}, policy.Selector{All: true}
+	for kind, sel := range kinds {
+		checks = append(checks,
+			check{"soft purges by " + kind + " do not begin the grace anew", func(c *bench) {
+				c.marked()
+				c.purge(c.b, sel, store.Soft)
+				first := c.take(c.a, page("x"), look()).Entry
+				c.pass(3 * short)
+				c.purge(c.b, sel, store.Soft)
+				c.began(first.FreshUntil)
+			}},
+			check{"nor where nobody looks between the purges by " + kind, func(c *bench) {
+				c.seed(page("x"), "zero", -time.Second)
+				c.purge(c.b, sel, store.Soft)
+				c.marked()
+				c.purge(c.b, sel, store.Soft)
+				first := time.Now()
+				for range store.Softs {
+					c.pass(3 * short)
+					c.purge(c.b, sel, store.Soft)
+				}
+				c.began(first)
+			}},
+		)
+	}
+	return checks
+}
+
+// began asserts that an hour's windows began at that moment or before, long before now.
+func (c *bench) began(first time.Time) {
+	c.Helper()
+	for name, s := range map[string]Store{"a": c.a, "b": c.b} {
+		got := c.take(s, page("x"), look()).Entry
+		c.staleFor(got, time.Hour)
+		if late := got.FreshUntil.Sub(first); late > short {
+			c.Errorf("%s: the windows began %v after the first purge", name, late)
+		}
+	}
+}
+
 func purgeChecks() []check {
 	return []check{
 		{"a hard purge drops the page, its variants and its signpost", func(c *bench) {

@@ -28,7 +28,7 @@ func RealClock(t *testing.T, body func(t *testing.T)) { body(t) }
 
 // Run holds a store to the contract.
 func Run(t *testing.T, open Open, wrap Wrap) {
-	for _, list := range [][]check{leaseChecks(), waitChecks(), entryChecks(), signChecks(), purgeChecks(), noteChecks(), failureChecks(), closingChecks()} {
+	for _, list := range [][]check{leaseChecks(), waitChecks(), entryChecks(), signChecks(), purgeChecks(), repeatedPurgeChecks(), noteChecks(), failureChecks(), closingChecks()} {
 		for _, c := range list {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()

@@ -3,7 +3,7 @@
 -- ARGV: field('all', 'prefix' or a label) prefix host(the field where there is no room for the prefix)
 --   mode(0: hard, 1: soft, 2: must validate) date(µs; 0: now) least(µs: no earlier than that) channel message
 -- Answers the note's date, how many heard the bell, and how many replicas follow.
-local field, mode, stamp = ARGV[1], tonumber(ARGV[4]) + 1, tonumber(ARGV[5])
+local field, stamp = ARGV[1], tonumber(ARGV[5])
 local now = clock()
 local got = redis.pcall('HMGET', KEYS[1], 'last', 'prefix', ARGV[1], ARGV[3])
 if got.err then -- a stranger's
@@ -17,7 +17,7 @@ end
 local old = now - 1000 * longest -- what lay there then has gone by itself
 local value = got[3]
 if field == 'prefix' then
-  local list, dates = {}, { 0, 0, 0 }
+  local list, dates = {}, note()
   for was, prefix in lines(got[2]) do
     if prefix == ARGV[2] then
       dates = note(was)
@@ -26,7 +26,7 @@ if field == 'prefix' then
     end
   end
   if #list < prefixes then
-    dates[mode] = math.max(dates[mode], stamp)
+    date(dates, kind(ARGV[4]), stamp)
     list[#list + 1] = noted(dates) .. '|' .. ARGV[2]
     value = table.concat(list, '\n')
   else
@@ -35,7 +35,7 @@ if field == 'prefix' then
 end
 if field ~= 'prefix' then
   local dates = note(value)
-  dates[mode] = math.max(dates[mode], stamp)
+  date(dates, kind(ARGV[4]), stamp)
   value = noted(dates)
 end
 -- As in must_set: deleting first lets the rest through.

@@ -2,7 +2,7 @@
 -- KEYS: page-note head lease notes bell
 -- ARGV: place host(label) mode(0: hard, 1: soft, 2: must validate) date(µs; 0: now) channel message
 -- Answers the note's date, how many heard the bell, how many replicas follow, and the page's head if there was one.
-local mode, stamp = tonumber(ARGV[3]) + 1, tonumber(ARGV[4])
+local stamp = tonumber(ARGV[4])
 local now = clock()
 local got = read(3)
 local dates = note(got[1])
@@ -11,9 +11,9 @@ local notes = said(got[1], KEYS[4], ARGV[1], ARGV[2] .. (kept and kept.labels or
 if stamp == 0 then
   stamp = math.max(now, notes.last, held and held.taken or 0, kept and kept.leased or 0)
 end
-dates[mode] = math.max(dates[mode], stamp)
+date(dates, kind(ARGV[3]), stamp)
 must_set(KEYS[1], noted(dates), longest)
-if kept and kept.leased <= dates[1] then
+if kept and kept.leased <= dates[HARD] then
   redis.call('UNLINK', KEYS[2])
 end
 if held and held.taken <= stamp then

@@ -1,4 +1,5 @@
--- What all scripts know. layout.go puts its constants in front (longest, ended_for, tail, prefixes, lapsed, revoked) and has the formats;
+-- What all scripts know. layout.go puts its constants in front (longest, ended_for, tail, prefixes, softs, lapsed, revoked) and
+-- has the formats;
 -- the places in an entry are those of store/encoding.go. Moments are µs, which doubles hold exactly until 2255.
 
 local ANSWER, PART, SIGNPOST, MARKER = 0, 1, 2, 3
@@ -50,24 +51,68 @@ local function ended(raw)
   return sane(taken) and { taken = sane(taken), outcome = outcome, token = token }
 end
 
+-- The dates of a note: the last hard one, the last that must validate, and the last soft ones, the latest first.
+local HARD, VALIDATE, SOFT = 1, 2, 3
+
 local function note(raw)
-  local hard, soft, validate = (raw or ''):match('^N1|(%d+)|(%d+)|(%d+)$')
-  return { sane(hard) or 0, sane(soft) or 0, sane(validate) or 0 }
+  local dates = { (raw or ''):match('^N2' .. ('|(%d+)'):rep(2 + softs) .. '$') }
+  for i = 1, 2 + softs do
+    dates[i] = sane(dates[i]) or 0
+  end
+  return dates
 end
 
 local function noted(dates)
-  return table.concat({ 'N1', int(dates[1]), int(dates[2]), int(dates[3]) }, '|')
+  local parts = { 'N2' }
+  for i = 1, #dates do
+    parts[i + 1] = int(dates[i])
+  end
+  return table.concat(parts, '|')
+end
+
+-- One date more, as Dates.add in store/notes.go.
+local function date(dates, kind, stamp)
+  if kind ~= SOFT then
+    dates[kind] = math.max(dates[kind], stamp)
+    return
+  end
+  for i = SOFT, #dates do
+    if stamp == dates[i] then
+      return
+    elseif stamp > dates[i] then
+      table.insert(dates, i, stamp)
+      table.remove(dates)
+      return
+    end
+  end
 end
 
 local function add(dates, more)
-  for mode = 1, 3 do
-    dates[mode] = math.max(dates[mode], more[mode])
+  for i = 1, #more do
+    date(dates, math.min(i, SOFT), more[i])
   end
+end
+
+-- From when on what was leased then is stale, as Dates.since in store/notes.go.
+local function since(dates, leased)
+  local first = 0
+  for i = SOFT, #dates do
+    if dates[i] < leased then
+      return first
+    end
+    first = dates[i]
+  end
+  return leased
+end
+
+-- A purge's mode (0: hard, 1: soft, 2: must validate) among the dates.
+local function kind(mode)
+  return ({ HARD, SOFT, VALIDATE })[tonumber(mode) + 1]
 end
 
 -- One line for each prefix; also what follows the note's own bars.
 local function lines(prefixes)
-  return (prefixes or ''):gmatch('(N1|%d+|%d+|%d+)|([^\n]*)')
+  return (prefixes or ''):gmatch('(N2' .. ('|%d+'):rep(2 + softs) .. ')|([^\n]*)')
 end
 
 -- What notes say of what lies, or will lie, under a key: that of its page, and those in the hash that its place on the web
@@ -94,7 +139,7 @@ local function said(page, hash, place, labels)
   end
   local newest = math.max(unpack(dates))
   return {
-    hard = dates[1], soft = dates[2], validate = dates[3], newest = newest, last = math.max(newest, sane(got[1]) or 0),
+    dates = dates, hard = dates[HARD], validate = dates[VALIDATE], newest = newest, last = math.max(newest, sane(got[1]) or 0),
   }
 end
 

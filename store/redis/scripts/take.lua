@@ -22,7 +22,7 @@ end
 if held and held.taken <= notes.newest then -- revoked by a purge
   held = nil
 end
-local dated = kept and kept.leased <= notes.soft and notes.soft or 0
+local dated = kept and since(notes.dates, kept.leased) or 0
 local bound = kept and kept.leased <= notes.validate and notes.validate or 0
 -- A signpost is never filled itself: whoever follows it asks for a variant.
 local enough = kept and (kept.kind == SIGNPOST or (kept.fresh > at and dated == 0 and bound == 0))
