@@ -151,7 +151,7 @@ func (b *brought) windows() {
 	s, c := &b.adm.Stored, &b.rule.Cache
 	left := b.term.left
 	if s.Alone {
-		left = 0
+		left = -s.Age // stale from the day it was made, as its windows are counted
 	}
 	s.FreshUntil = b.res.Arrived.Add(left)
 	var refresh, rescue time.Duration

@@ -268,7 +268,7 @@ func (p *Plan) shares(brought Admission, order Order, d Decision, now time.Time)
 		return d
 	case order.Later && (order.Confirmed || !s.Alone || p.Route.Cache.Collapse == "all"):
 		return d
-	case !s.NoStale && p.accepts(s, now):
+	case !s.NoStale && !s.Alone && p.accepts(s, now):
 		return d
 	case s.Alone && !order.Confirmed && brought.Changed:
 		// It changes faster than it can be asked about: the next fill's answer would be its asker's alone too.

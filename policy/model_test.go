@@ -29,6 +29,7 @@ type asked struct {
 	auth, cookie           bool
 	young, minFresh, stale int // stale -2: max-stale without a number
 	reload, secret, oic    bool
+	sick                   bool // the upstream is, then
 }
 
 // known is an answer as the model remembers it.
@@ -56,6 +57,28 @@ func (k known) lifetime() (tenths int, stated bool) {
 	return 0, false
 }
 
+// The route's own figures, in seconds.
+const (
+	modelGrace  = 15
+	modelSick   = 25 // grace of a sick upstream
+	modelRescue = 40 // stale_if_error
+)
+
+// window is how long past its lifetime an answer may be reused while it is refreshed; -1: not at all.
+func (k known) window(r asked) int {
+	switch {
+	case k.swr >= 0:
+		return k.swr
+	case k.sMaxAge >= 0 || k.auth || k.cookie || r.auth || r.cookie || k.status >= 400:
+		return -1
+	case !r.sick:
+		return modelGrace
+	case k.sie >= 0:
+		return max(modelGrace, min(modelSick, k.sie))
+	}
+	return modelSick
+}
+
 // wrong says why an answer may not be given to a request without asking upstream (RFC 9111 §4); "": it may. failing: the
 // upstream has been asked, and has failed.
 func (k known) wrong(r asked, now int, failing string) string {
@@ -74,14 +97,15 @@ func (k known) wrong(r asked, now int, failing string) string {
 	case (k.auth || r.auth || k.cookie || r.cookie) && !stated && !k.noCache:
 		return "to or from one who tells who he is, by a guess (R1)"
 	case failing != "":
-		allowed := 40 // the route's stale_if_error
+		allowed := modelRescue
 		if k.sMaxAge >= 0 || k.auth || k.cookie || r.auth || r.cookie {
 			allowed = -1
 		}
 		if k.sie >= 0 {
 			allowed = k.sie
 		}
-		if allowed = max(allowed, k.swr); staleBy >= 0 && (strict || staleBy >= 10*allowed) || k.void {
+		r.sick = true // what may be served while it is refreshed may be served when that fails
+		if allowed = max(allowed, k.window(r)); staleBy >= 0 && (strict || staleBy >= 10*allowed) || k.void {
 			return fmt.Sprintf("stale by %d.%d s, and may stand in for %d s", staleBy/10, staleBy%10, allowed)
 		}
 		return ""
@@ -97,7 +121,7 @@ func (k known) wrong(r asked, now int, failing string) string {
 		return ""
 	case strict:
 		return "stale, which it forbids"
-	case staleBy < 10*k.swr && r.young < 0, staleBy < 10*k.swr && r.stale != -1:
+	case staleBy < 10*k.window(r) && (r.young < 0 || r.stale != -1):
 		return ""
 	case k.sMaxAge < 0 && (r.stale == -2 || 10*r.stale >= staleBy) && !r.auth && !r.cookie:
 		return ""
@@ -110,6 +134,7 @@ type history struct {
 	*rand.Rand
 	p      *Policy
 	now    int
+	health Health
 	store  map[Key]*Stored
 	model  []known
 	served int
@@ -182,7 +207,7 @@ func (h *history) ask() (asked, http.Header) {
 	r := asked{
 		path: []string{"/x", "/y"}[h.IntN(2)], a: []string{"", "1", "2"}[h.IntN(3)], b: []string{"", "1"}[h.IntN(2)],
 		auth: h.seldom(), cookie: h.seldom(), young: h.maybe(8, 40), minFresh: h.maybe(8, 20), stale: h.maybe(8, 40),
-		reload: h.seldom(), secret: h.seldom(), oic: h.seldom(),
+		reload: h.seldom(), secret: h.seldom(), oic: h.seldom(), sick: h.seldom(),
 	}
 	if r.stale == 0 {
 		r.stale = -2
@@ -211,7 +236,9 @@ func (h *history) ask() (asked, http.Header) {
 
 func (h *history) at(second int) time.Time { return epoch().Add(time.Duration(second) * time.Second) }
 
-func (h *history) moment() Moment { return Moment{Now: h.at(h.now), Dice: h.Float64()} }
+func (h *history) moment() Moment {
+	return Moment{Now: h.at(h.now), Dice: h.Float64(), Health: h.health}
+}
 
 // serve checks one reuse against the model. The answer's number stands in a field of its own.
 func (h *history) serve(r asked, s *Stored, failing string) {
@@ -231,6 +258,9 @@ func (h *history) serve(r asked, s *Stored, failing string) {
 func (h *history) step() {
 	h.now += h.IntN(20)
 	r, header := h.ask()
+	if h.health = Well; r.sick {
+		h.health = Sick
+	}
 	req := Request{Method: "GET", Scheme: "http", Host: "a.test", URL: &url.URL{Path: r.path}, Header: header}
 	h.tell("%d s: GET %s %v", h.now, r.path, header)
 	if h.seldom() {
@@ -364,7 +394,7 @@ func (h *history) keep(plan Plan, adm Admission) {
 // model does not allow.
 func TestNoHistorySeesAWrongReuse(t *testing.T) {
 	p, err := New(Config{Upstreams: []string{"api"}, Routes: []Route{{Name: "all", Upstream: "api", Cache: Cache{
-		Heuristic: true, StaleIfError: 40 * time.Second, Keep: time.Hour, SetCookie: "refuse",
+		Heuristic: true, StaleIfError: modelRescue * time.Second, Grace: Grace{modelGrace * time.Second, modelSick * time.Second}, Keep: time.Hour, SetCookie: "refuse",
 	}}}})
 	if err != nil {
 		t.Fatal(err)
