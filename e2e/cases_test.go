@@ -9,42 +9,49 @@ import (
 	"testing"
 )
 
-// Every case of cases.txt is kept by tests that exist.
+// Every case of cases.txt, and every rule of rules.txt, is kept by tests that exist.
 func TestCasesAreKept(t *testing.T) {
-	list, err := os.Open("cases.txt")
+	known := sentences(t)
+	for file, id := range map[string]string{"cases.txt": `^[A-L]\d{3} \S`, "rules.txt": `^R\d+ \S`} {
+		kept(t, file, regexp.MustCompile(id), known)
+	}
+}
+
+func kept(t *testing.T, file string, head *regexp.Regexp, known map[string]bool) {
+	t.Helper()
+	list, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer list.Close()
-	known := sentences(t)
-	head := regexp.MustCompile(`^[A-L]\d{3} \S`)
 	seen := map[string]bool{}
 	last, kept := "", true
 	for lines, n := bufio.NewScanner(list), 1; lines.Scan(); n++ {
 		line := lines.Text()
+		id, _, _ := strings.Cut(line, " ")
 		switch {
 		case line == "" || line[0] == '#':
 		case strings.HasPrefix(line, "\t"):
 			kept = true
 			if !known[line[1:]] {
-				t.Errorf("cases.txt:%d: %s is kept by %q, which is no test", n, last, line[1:])
+				t.Errorf("%s:%d: %s is kept by %q, which is no test", file, n, last, line[1:])
 			}
-		case !head.MatchString(line) || seen[line[:4]] || !kept:
-			t.Errorf("cases.txt:%d: %q is no case, or one twice, or none keeps the one before it", n, line)
+		case !head.MatchString(line) || seen[id] || !kept:
+			t.Errorf("%s:%d: %q is none, or there twice, or nothing keeps the one before it", file, n, line)
 		default:
-			last, kept = line[:4], false
-			seen[last] = true
+			last, kept = id, false
+			seen[id] = true
 		}
 	}
 	if !kept || len(seen) == 0 {
-		t.Errorf("cases.txt: nothing keeps %q", last)
+		t.Errorf("%s: nothing keeps %q", file, last)
 	}
 }
 
 // sentences is everything that a case may be kept by.
 func sentences(t *testing.T) map[string]bool {
 	t.Helper()
-	known := map[string]bool{}
+	known := map[string]bool{"not built": true}
 	test := regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	check := regexp.MustCompile(`(?m)^\t+\{"([^"]+)", func\(c \*bench\)`)
 	walk(t, func(name string, text []byte) {
