@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -26,7 +27,8 @@ func startCluster(t *testing.T, masters int) *cluster {
 	c := &cluster{}
 	for i := range masters {
 		port, bus := freePort(t), freePort(t)
-		srv := startServer(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", bus)
+		srv := startServer(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", bus,
+			"--repl-diskless-sync-delay", "0")
 		c.nodes, c.addresses = append(c.nodes, srv), append(c.addresses, "127.0.0.1:"+port)
 		raw := srv.client()
 		defer func() { _ = raw.Close() }()
@@ -51,6 +53,37 @@ func startCluster(t *testing.T, masters int) *cluster {
 		})
 	}
 	return c
+}
+
+// follow gives each master a replica, and answers them in the same order.
+func (c *cluster) follow(t *testing.T) (replicas []*server) {
+	t.Helper()
+	ctx := t.Context()
+	for _, master := range c.nodes {
+		port, bus := freePort(t), freePort(t)
+		srv := startServer(t, "--port", port, "--bind", "127.0.0.1", "--cluster-enabled", "yes", "--cluster-port", bus)
+		replicas = append(replicas, srv)
+		raw, above := srv.client(), master.client()
+		defer func() { _, _ = raw.Close(), above.Close() }()
+		id := above.Do(ctx, "cluster", "myid").Val()
+		if err := above.Do(ctx, "cluster", "meet", "127.0.0.1", port, bus).Err(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the replica knows its master", func() bool { return raw.Do(ctx, "cluster", "replicate", id).Err() == nil })
+		eventually(t, "the replica follows", func() bool {
+			return strings.Contains(above.Info(ctx, "replication").Val(), "state=online") &&
+				strings.Contains(raw.Info(ctx, "replication").Val(), "master_link_status:up")
+		})
+	}
+	for _, srv := range append(replicas, c.nodes...) {
+		raw := srv.client()
+		defer func() { _ = raw.Close() }()
+		eventually(t, "all know who follows whom", func() bool {
+			nodes := raw.ClusterNodes(ctx).Val()
+			return strings.Count(nodes, "slave ")-strings.Count(nodes, "slave - ") == len(replicas)
+		})
+	}
+	return replicas
 }
 
 func (c *cluster) config(prefix string) Config {
@@ -105,5 +138,42 @@ func TestPurgeInACluster(t *testing.T) {
 				t.Errorf("%d is still there", i)
 			}
 		}
+	}
+}
+
+// TestPurgeReachesTheReplicasInACluster: each master that took a note waits for a replica of its own.
+func TestPurgeReachesTheReplicasInACluster(t *testing.T) {
+	t.Parallel()
+	ctx, c := t.Context(), startCluster(t, 3)
+	replicas := c.follow(t)
+	b := &bench{T: t, srv: c.nodes[0], Store: c.nodes[0].open(t, c.config("weir"))}
+	everywhere, sels := policy.Selector{Tag: "red"}, make(map[string]policy.Selector) // pages by their masters
+	for n := 0; len(sels) < 3; n++ {
+		key := page(fmt.Sprint(n))
+		master, err := b.client.(*redis.ClusterClient).MasterForKey(ctx, b.of(key).page)
+		b.must(err)
+		sels[master.Options().Addr] = policy.Selector{Page: key.Primary}
+	}
+	// A replica that has just come takes a moment until it is sent anything.
+	eventually(t, "a purge is taken", func() bool {
+		_, err := b.Purge(ctx, everywhere, store.Hard)
+		return err == nil
+	})
+	for i, replica := range replicas {
+		replica.pause()
+		b.replies = 500 * time.Millisecond // who does not answer costs all of it
+		_, err := b.Purge(ctx, everywhere, store.Hard)
+		b.fails(err, store.ErrUnavailable)
+		for address, sel := range sels {
+			var want error
+			if address == c.addresses[i] {
+				want = store.ErrUnavailable
+			}
+			_, err := b.Purge(ctx, sel, store.Soft)
+			b.fails(err, want)
+		}
+		replica.resume()
+		b.replies = 10 * time.Second
+		b.purge(everywhere, store.Hard)
 	}
 }

@@ -2,10 +2,10 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -60,7 +60,10 @@ func (s *Store) purgePage(ctx context.Context, p purgeNote) (noted, error) {
 			s.retire(ctx, n, raw, plan{})
 		}
 	}
-	return done, s.replicated(ctx, n.page, r.int(2))
+	if r.int(2) == 0 {
+		return done, nil
+	}
+	return done, s.replicated(ctx, []string{n.page})
 }
 
 // writeNote writes a note under every tag, and rings once all have it. Where the tags lie on several servers, their
@@ -77,15 +80,22 @@ func (s *Store) writeNote(ctx context.Context, p purgeNote) (noted, error) {
 		return noted{}, err
 	}
 	var d dating
-	for _, r := range replies {
+	var followed []string // notes on servers that replicas follow
+	for i, r := range replies {
 		d.least = max(d.least, r.date())
+		if r.int(2) > 0 {
+			followed = append(followed, tags[i].notes)
+		}
 	}
 	c := s.noteStep(last, p, d, s.bell.message(message{Purge: &p}))
 	r, err := s.run(ctx, c.step, c.keys, c.args...)
 	if err != nil {
 		return noted{}, err
 	}
-	return noted{at: r.date(), estimate: -1, heard: r.int(1)}, s.replicated(ctx, last.notes, r.int(2))
+	if r.int(2) > 0 {
+		followed = append(followed, last.notes)
+	}
+	return noted{at: r.date(), estimate: -1, heard: r.int(1)}, s.replicated(ctx, followed)
 }
 
 // dating says what date a note is to have: this one, or if it is 0 the present, but no earlier than least.
@@ -116,24 +126,54 @@ func (s *Store) noteStep(n names, p purgeNote, d dating, ring []byte) call {
 	}
 }
 
-// replicated waits, where there is a replica to take over from this Redis, until one has the note too: a purge that a
-// change of master could undo is not done (R11). WAIT goes by the writes of its own connection, so the pipeline's
-// begins with one, which is behind the note in the stream that replicas read. A cluster's WAIT cannot be sent by
-// key, so there nothing is waited for.
-func (s *Store) replicated(ctx context.Context, note string, replicas int64) error {
-	if replicas == 0 || s.cluster {
+// replicated waits, where there is a replica to take over from a Redis that took one of the notes, until one has it too:
+// a purge that a change of master could undo is not done (R11).
+func (s *Store) replicated(ctx context.Context, notes []string) error {
+	if len(notes) == 0 {
 		return nil
 	}
 	ask, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
+	took := make(map[redis.Cmdable]string)
+	for _, note := range notes {
+		master, err := s.master(ask, note)
+		if err != nil {
+			return sentinel(ctx, err)
+		}
+		took[master] = note
+	}
+	errs := make(chan error, len(took))
+	for master, note := range took {
+		go func() { errs <- s.followed(ask, master, note) }()
+	}
+	var all []error
+	for range took {
+		if err := <-errs; err != nil {
+			all = append(all, sentinel(ctx, err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// master is who writes what lies under a name.
+func (s *Store) master(ctx context.Context, name string) (redis.Cmdable, error) {
+	if c, ok := s.client.(*redis.ClusterClient); ok {
+		return c.MasterForKey(ctx, name)
+	}
+	return s.client, nil
+}
+
+// followed waits for one replica of a master. WAIT goes by the writes of its own connection, so the pipeline begins with
+// one, which is behind all that the master took before it in the stream that replicas read.
+func (s *Store) followed(ctx context.Context, master redis.Cmdable, note string) error {
 	var have *redis.Cmd
-	_, err := s.client.Pipelined(ask, func(p redis.Pipeliner) error {
-		p.PExpire(ask, note, longest)
-		have = p.Do(ask, "wait", 1, millis(min(s.replies, s.timeout/2)))
+	_, err := master.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.PExpire(ctx, note, longest)
+		have = p.Do(ctx, "wait", 1, millis(min(s.replies, s.timeout/2)))
 		return nil
 	})
 	if err != nil {
-		return sentinel(ctx, err)
+		return err
 	}
 	if n, _ := have.Int64(); n == 0 {
 		return fmt.Errorf("%w: no replica of Redis has the purge yet", store.ErrUnavailable)
@@ -161,14 +201,12 @@ func (s *Store) listeners(ctx context.Context, heard int64) int64 {
 
 // replied counts the replicas that ring back.
 func (s *Store) replied(ctx context.Context, acks <-chan struct{}, heard int64) (n int) {
-	enough := time.NewTimer(s.replies)
-	defer enough.Stop()
+	ctx, cancel := context.WithTimeout(ctx, s.replies)
+	defer cancel()
 	for heard = s.listeners(ctx, heard); int64(n) < heard; {
 		select {
 		case <-acks:
 			n++
-		case <-enough.C:
-			return n
 		case <-ctx.Done():
 			return n
 		case <-s.life.Done():
