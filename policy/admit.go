@@ -216,7 +216,7 @@ func (b *brought) unshareable() Reason {
 		return MethodUnstored
 	case b.res.Status == http.StatusPartialContent && s.Kind != Part:
 		return PartialRefused
-	case b.res.Status < 200 || b.res.Status == http.StatusNotModified || b.res.Status > 599:
+	case b.res.Status < 200 || b.res.Status == http.StatusNotModified || b.res.Status > 599, isAskersOwn(b.res.Status):
 		return StatusRefused
 	case b.d.NoStore:
 		return NoStore

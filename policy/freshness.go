@@ -188,7 +188,7 @@ func takesTTL(status int) bool {
 // only, never by ours (R27).
 func isOnesOwnFault(status int) bool {
 	switch status {
-	case 400, 405, 408, 412, 413, 414, 416, 417, 431:
+	case 400, 405, 408, 412, 413, 414, 416, 417, 425, 431:
 		return true
 	}
 	return false
@@ -202,6 +202,12 @@ func isNeverKept(status int) bool {
 		return true
 	}
 	return false
+}
+
+// isAskersOwn lists answers to what one request has carried and no key has: a difference to the copy that A-IM's client
+// holds (RFC 3229), and too early, to who sent Early-Data (RFC 8470 §5.2).
+func isAskersOwn(status int) bool {
+	return status == http.StatusIMUsed || status == http.StatusTooEarly
 }
 
 // isUnderstood lists the statuses whose demands on a cache are met here (must-understand, RFC 9111 §5.2.2.3).

@@ -95,12 +95,16 @@ func (r *rule) sends(name string) bool {
 }
 
 // isClientsOwn names what a fill does not pass on, in any spelling that a gateway interface takes for it (CGI and WSGI
-// read X_Http_Method as X-Http-Method): conditions and ranges, which are met here; Expect and Te, which are of one
+// read X_Http_Method as X-Http-Method): conditions and ranges, which are met here; A-IM, by which the answer to our own
+// condition would be a difference to a copy that the client has not (RFC 3229 §10.5.3); Expect and Te, which are of one
 // connection's dialogue; Proxy, which CGI takes for the proxy to go through; and fields that make a GET another method
 // behind us.
 func isClientsOwn(name string) bool {
-	name = spelling(name)
-	return asksOwn(name) || name == "expect" || name == "te" || name == "proxy" || isOverride(name)
+	switch name = spelling(name); name {
+	case "a-im", "expect", "te", "proxy":
+		return true
+	}
+	return asksOwn(name) || isOverride(name)
 }
 
 // asksOwn names conditions and ranges.
