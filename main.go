@@ -146,7 +146,7 @@ func configCommand() *cobra.Command {
 	c := &cobra.Command{Use: "config", Short: "Print the configuration in force, every key of it; secrets are masked", Args: cobra.NoArgs}
 	s := source(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		loaded, err := config.Load(*s)
+		loaded, err := config.InForce(*s)
 		if err != nil {
 			return err
 		}

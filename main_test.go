@@ -76,6 +76,51 @@ weir.yaml:6: cache.ttl: 5 needs a unit: write 5s, 5m, 5h or 5d
 	}
 }
 
+// Of a route's times, what cannot be, what contradicts itself and what is suspicious are told with file, line and remedy.
+func TestCheckOfTimes(t *testing.T) {
+	const head = "upstreams: [{name: api, url: \"http://127.0.0.1:9000\", response_timeout: 30s}]\nroutes:\n- name: all\n  upstream: api\n  cache:\n"
+	inFolder(t, "")
+	for _, c := range []struct{ line, want string }{
+		{"jitter: 100%", "jitter: 100% is out of range: from 0% to less than 100%"},
+		{"jitter: 0.2", `jitter: "0.2" is not a percentage: write 20%`},
+		{"ttl: 5", "ttl: 5 needs a unit: write 5s, 5m, 5h or 5d"},
+		{"ttl: -5m", "ttl: must not be negative, is -5m"},
+		{"negative: [{status: [none], ttl: 10s}]", `negative[0].status[0]: "none" is not a whole number`},
+		{"negative: [{status: [200], ttl: 10s}]", "negative: 200 is no error: use ttl for the others"},
+		{"negative: [{status: [416], ttl: 10s}]", "negative: 416 is about the one request that earned it, and would be served to all (R27): drop it"},
+		{"negative: [{status: [404, 404], ttl: 10s}]", "negative: 404 has two lifetimes: drop one"},
+		{"negative: [{status: [404], ttl: 0s}]", "negative: a ttl of 0s keeps nothing: write one above 0s, or drop the entry"},
+		{"grace: {well: 1h, sick: 1m}", "grace: 1m0s for a sick upstream is less than 1h0m0s for a well one: write the longer one under sick"},
+		{"{force_ttl: 5m, set_cookie: keep}", "force_ttl: would hand one client's cookies to all, as set_cookie is keep: write set_cookie: strip, or drop force_ttl"},
+		{"soft_timeout: 30s", `soft_timeout: 30s is no shorter than response_timeout (30s) of upstream "api": write less`},
+		{"client_directives: honor", `client_directives: "honor" is none of honour, collapse, ignore`},
+		{"collapse: none", `collapse: "none" is none of rfc, all`},
+		{"stale_despite: [no-store]", `stale_despite: "no-store" is none of must-revalidate, proxy-revalidate, s-maxage, no-cache`},
+		{"early_refresh: {mode: always}", `early_refresh.mode: "always" is none of xfetch, power, off`},
+		{"early_refresh: {mode: power, exponent: 0}", "early_refresh.exponent: 0: write a number above 0, 3 when in doubt"},
+		{"wait: {then: stale}", `wait.then: "stale" is none of 503, upstream`},
+	} {
+		put(t, head+"    "+c.line+"\n")
+		out, err := run(t, "check", "--config", "weir.yaml")
+		if want := "weir.yaml:6: routes[0].cache." + c.want + "\n"; err == nil || out != want {
+			t.Errorf("%s: got %v\n%swant\n%s", c.line, err, out, want)
+		}
+	}
+	for _, c := range []struct{ line, want string }{
+		{"early_refresh: {mode: power}", "early_refresh.mode: power refreshes a page that lives 1m0s and is asked for 1000 times a second about 12 times in its life"},
+		{"{force_ttl: 5m, ignore: {cookies: [_ga]}}", "force_ttl: keeps what is answered to requests whose cookies"},
+		{"{force_ttl: 5m, set_cookie: strip}", "force_ttl: shares what sets a cookie, without the cookie"},
+		{"{ttl: 5m, jitter: 0%}", "jitter: of 0% lets pages that were stored together expire together: write 20%"},
+		{"ttl: 60d", "ttl: of 1440h0m0s is longer than anything is kept: write 30d or less"},
+	} {
+		put(t, head+"    "+c.line+"\n")
+		out, err := run(t, "check", "--config", "weir.yaml")
+		if want := "\nwarning: weir.yaml:6: routes[0].cache." + c.want; err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s: got %v\n%swant%s", c.line, err, out, want)
+		}
+	}
+}
+
 func TestCheckJSON(t *testing.T) {
 	inFolder(t, small)
 	var said struct {
@@ -108,6 +153,27 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	if err != nil || strings.Contains(out, "hush") {
+		t.Errorf("got %v\n%s", err, out)
+	}
+}
+
+// Without routes it shows the defaults; what is wrong all the same is refused.
+func TestConfigWithoutRoutes(t *testing.T) {
+	inFolder(t, "cache: {grace: 1m}\n")
+	out, err := run(t, "config", "--config", "weir.yaml")
+	for _, line := range []string{"listen: \":8080\"", "  grace: 1m", "  stale_if_error: 24h", "upstreams: []", "routes: []"} {
+		if !strings.Contains(out, line+"\n") {
+			t.Errorf("there is no line %q in\n%s", line, out)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	put(t, "listen: nowhere\n")
+	if out, err = run(t, "config", "--config", "weir.yaml"); err == nil || out != "" {
+		t.Errorf("got %v\n%s", err, out)
+	}
+	if out, err = run(t, "check", "--config", "weir.yaml"); err == nil || strings.Count(out, "\n") != 2 {
 		t.Errorf("got %v\n%s", err, out)
 	}
 }

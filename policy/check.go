@@ -131,15 +131,22 @@ func (c *checker) patterns(key string, names []string) {
 	}
 }
 
-func (c *checker) times(k Cache) {
-	for _, t := range []struct {
-		key string
-		d   time.Duration
-	}{
+// figure is a key that is a time.
+type figure struct {
+	key string
+	d   time.Duration
+}
+
+func (k Cache) figures() []figure {
+	return []figure{
 		{"cache.ttl", k.TTL}, {"cache.force_ttl", k.ForceTTL}, {"cache.grace", k.Grace.Well}, {"cache.grace", k.Grace.Sick}, {"cache.stale_if_error", k.StaleIfError},
 		{"cache.keep", k.Keep}, {"cache.uncacheable_for", k.UncacheableFor}, {"cache.wait.max", k.Wait.Max},
 		{"cache.soft_timeout", k.SoftTimeout},
-	} {
+	}
+}
+
+func (c *checker) times(k Cache) {
+	for _, t := range k.figures() {
 		if t.d < 0 {
 			c.add(t.key, "%s is negative: write 0s for none", t.d)
 		}
@@ -222,6 +229,11 @@ func Suspicious(c Config) (problems []Problem) {
 }
 
 func (c *checker) doubts(k Cache) {
+	for _, t := range k.figures() {
+		if t.d > LongestKeep {
+			c.add(t.key, "of %s is longer than anything is kept: write 30d or less", t.d)
+		}
+	}
 	life := max(k.TTL, k.ForceTTL)
 	if k.EarlyRefresh.Mode == "power" {
 		c.power(cmp.Or(life, time.Minute), k.EarlyRefresh.Exponent)

@@ -64,6 +64,9 @@ func TestNewNamesEveryProblem(t *testing.T) {
 		{func(r *Route) { r.Cache.SetCookie = "drop" }, `cache.set_cookie: "drop" is none of refuse, strip, keep`},
 		{func(r *Route) { r.Cache.ClientDirectives = "honor" }, `cache.client_directives`},
 		{func(r *Route) { r.Cache.Invalidate = "hard" }, `cache.invalidate`},
+		{func(r *Route) { r.Cache.StaleDespite = []string{"no-store"} }, `cache.stale_despite: "no-store" is none of must-revalidate, proxy-revalidate, s-maxage, no-cache`},
+		{func(r *Route) { r.Cache.StaleDespite = []string{""} }, `cache.stale_despite`},
+		{func(r *Route) { r.Cache.Collapse = "none" }, `cache.collapse: "none" is none of rfc, all`},
 		{func(r *Route) { r.Cache.Wait.Then = "504" }, `cache.wait.then`},
 	} {
 		good := Route{Name: "good", Upstream: "api"}
@@ -120,6 +123,10 @@ func TestSuspicious(t *testing.T) {
 		{func(c *Cache) { c.ForceTTL = time.Minute }, "cache.ttl: is never used"},
 		{func(c *Cache) { c.Jitter = 0 }, "cache.jitter: of 0%"},
 		{func(c *Cache) { c.Negative[0].TTL = 2 * time.Hour }, "cache.negative: keeps an error for 2h0m0s"},
+		{func(c *Cache) { c.StaleIfError = 31 * 24 * time.Hour }, "cache.stale_if_error: of 744h0m0s is longer than anything is kept: write 30d or less"},
+		{func(c *Cache) {
+			c.SoftTimeout, c.StaleIfError, c.Grace, c.StaleDespite = 0, 0, Grace{}, []string{"s-maxage"}
+		}, "cache.stale_despite: is never used"},
 		{func(c *Cache) { c.StaleIfError = 10 * time.Minute }, "cache.stale_if_error: is shorter than grace"},
 		{func(c *Cache) { c.StaleIfError, c.Grace = 0, Grace{} }, "cache.soft_timeout: is never used"},
 		{func(c *Cache) { c.Wait.Max = time.Second }, "cache.soft_timeout: is no sooner than wait.max"},

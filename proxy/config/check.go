@@ -19,8 +19,19 @@ type checker struct {
 	wrong Problems
 }
 
+// check finds what is wrong with a Config that is to serve.
 func (c *Config) check(set places) Problems {
 	k := &checker{set: set}
+	if k.stated(c); c.isIdle() {
+		k.complain("", "no upstreams and no routes; to start, name one: weir serve --upstream http://127.0.0.1:9000")
+	}
+	return k.wrong
+}
+
+func (c *Config) isIdle() bool { return len(c.Upstreams) == 0 && len(c.Routes) == 0 }
+
+// stated is about what is there, and minds nothing that is not.
+func (k *checker) stated(c *Config) {
 	k.listener("listen", c.Listen)
 	if c.Peers.Listen != "off" {
 		k.listener("peers.listen", c.Peers.Listen)
@@ -38,13 +49,10 @@ func (c *Config) check(set places) Problems {
 	k.room("store", reflect.TypeOf(c.Store), c.MemoryStore().Validate())
 	k.room("store.redis", reflect.TypeOf(c.Store.Redis), c.Store.Redis.Validate())
 	k.room("telemetry", reflect.TypeOf(c.Telemetry), c.Telemetry.Validate())
-	if len(c.Upstreams) == 0 && len(c.Routes) == 0 {
-		k.complain("", "no upstreams and no routes; to start, name one: weir serve --upstream http://127.0.0.1:9000")
-		return k.wrong
+	if !c.isIdle() {
+		k.upstreams(c)
+		k.routes(c)
 	}
-	k.upstreams(c)
-	k.routes(c)
-	return k.wrong
 }
 
 func (k *checker) complain(key, format string, args ...any) {

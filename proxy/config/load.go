@@ -41,6 +41,19 @@ func Load(s Source) (*Config, error) {
 	return c, nil
 }
 
+// InForce is Load for who only wants to see it: a file without upstreams and routes, or none, is the defaults.
+func InForce(s Source) (*Config, error) {
+	c, set, err := s.layers()
+	if err != nil {
+		return nil, err
+	}
+	k := &checker{set: set}
+	if k.stated(c); len(k.wrong) > 0 {
+		return nil, sorted(k.wrong)
+	}
+	return c, nil
+}
+
 // AdminOf reads where a replica with this configuration has its admin port. It does not mind a file that names no upstreams.
 func AdminOf(s Source) (admin.Config, error) {
 	c, _, err := s.layers()
