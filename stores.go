@@ -35,11 +35,24 @@ func (r *replica) openStore() (store.Store, error) {
 	for _, w := range s.Warnings(ctx) {
 		r.log.Warn("redis is not set up for this", "warning", w)
 	}
+	r.compare(ctx, s)
 	if !r.config.Store.Redis.Near {
 		return s, nil
 	}
 	r.memory = memory.Near(r.config.MemoryStore(), s)
 	return near.New(s, r.memory, r.config.Store.Redis.AwayTTL), nil
+}
+
+// compare warns of a prefix that two deployments share (R20).
+func (r *replica) compare(ctx context.Context, s *redis.Store) {
+	if !r.reached {
+		return
+	}
+	settings := r.config.Settings()
+	if before, err := s.Settle(ctx, settings); err == nil && before != "" && before != settings {
+		r.log.Warn("the last replica to start under this prefix served other routes or upstreams: that was this file before a change, "+
+			"or it is another deployment, which needs a store.redis.prefix of its own", "prefix", r.config.Store.Redis.Prefix)
+	}
 }
 
 // kept counts what lies in memory; nil: nothing does.

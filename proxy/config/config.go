@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -141,6 +143,15 @@ func (c *Config) WithoutLifetime() (names []string) {
 		}
 	}
 	return names
+}
+
+// Settings are the upstreams and routes, hashed: what replicas under one prefix should have in common.
+func (c *Config) Settings() string {
+	said, err := json.Marshal([]any{c.Targets(), c.Routes})
+	if err != nil {
+		panic(err) // they are strings, numbers and lists
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(said))
 }
 
 // Summary is the Config in one line.

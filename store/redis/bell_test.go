@@ -118,6 +118,16 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestTwoDeployments: who shares a prefix with another is told what that one was told.
+func TestTwoDeployments(t *testing.T) {
+	b := newBench(t)
+	for _, c := range []struct{ settings, before string }{{"one", ""}, {"one", "one"}, {"two", "one"}} {
+		if got, err := b.Settle(t.Context(), c.settings); got != c.before || err != nil {
+			t.Errorf("%s: before it %q, %v; want %q", c.settings, got, err, c.before)
+		}
+	}
+}
+
 // TestCutLine: the connection is gone and comes back; what was said meanwhile is lost, and everybody knows that.
 func TestCutLine(t *testing.T) {
 	b := newBench(t)

@@ -26,6 +26,7 @@ import (
 //	weir:{0}:page:PAGE                    when the page was purged, in each mode
 //	weir:{0}:notes                        a hash: when else was purged, by what (below)
 //	weir:{0}:bell                         the number of the last ring
+//	weir:settings                         what the last replica that started was told to serve, hashed
 //
 // PAGE and VARIANT are SHA-256 in hex: the key itself lies in the entry and is compared on reading. Channels:
 //

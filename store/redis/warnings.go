@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -35,4 +36,16 @@ func (s *Store) Warnings(ctx context.Context) []string {
 		list = append(list, "maxmemory-policy noeviction: once Redis is full, nothing more is stored; prefer allkeys-lru")
 	}
 	return list
+}
+
+// Settle notes what this replica is told to serve, and returns what the last one was told that started under this prefix;
+// "": none did. Two deployments that share a prefix by mistake would answer for each other (R20).
+func (s *Store) Settle(ctx context.Context, settings string) (before string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	before, err = s.client.SetArgs(ctx, s.prefix+":settings", settings, redis.SetArgs{Get: true, TTL: longest}).Result()
+	if errors.Is(err, redis.Nil) {
+		return "", nil
+	}
+	return before, err
 }
