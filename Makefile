@@ -5,7 +5,7 @@ FUZZTIME ?= 10s
 SUITE ?= ../shared/cache-tests/tests.json
 as_root = $$([ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: test redis lint fuzz bench conformance real image
+.PHONY: test redis lint fuzz bench conformance stampede real image
 
 # Every test, under the race detector. Redis is a real one, so it is installed where it is missing.
 test: redis
@@ -39,6 +39,11 @@ bench:
 conformance:
 	@[ -f '$(SUITE)' ] || { echo 'no suite at $(SUITE): export one from http-tests/cache-tests, then make conformance SUITE=FILE'; exit 1; }
 	$(GO) test -count=1 -v -run Conformance ./e2e -args -suite '$(abspath $(SUITE))'
+
+# The table of README's "How it compares": two and three replicas, and each of nginx, varnish, trafficserver and squid
+# whose Debian package is installed. Four minutes.
+stampede: redis
+	$(GO) test -count=1 -v -run Stampede ./e2e -args -long
 
 # In front of servers that none of us wrote: nginx and Python's.
 real:

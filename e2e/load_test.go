@@ -4,9 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,10 +13,25 @@ import (
 
 // Bounded load on real processes. What is asserted are counts, which no slow machine changes; times are printed.
 
-var long = flag.Bool("long", false, "let the long wait under load take 12 s instead of 2 s")
+var long = flag.Bool("long", false, "let load go on for as long as its documentation says, and ask other caches too")
 
-// crowd starts replicas a and b on one Redis, under a configuration.
-func crowd(t *testing.T, config string) *world {
+// crowd starts replicas on one Redis under a configuration: a and b, unless others are named.
+func crowd(t *testing.T, config string, names ...string) *world {
+	t.Helper()
+	w := worldOf(t)
+	// A replica that gets no processor must not take that for an outage of Redis.
+	w.sections["config.yaml"] = "store: { kind: redis, redis: { addresses: [$REDIS], timeout: 5s } }\n" + config
+	if len(names) == 0 {
+		names = []string{"a", "b"}
+	}
+	if err := w.startReplicas(names); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// worldOf is one that ends with the test.
+func worldOf(t *testing.T) *world {
 	t.Helper()
 	w, err := newWorld(binary(t), t.TempDir())
 	if err != nil {
@@ -32,11 +45,6 @@ func crowd(t *testing.T, config string) *world {
 			t.Log(w.account())
 		}
 	})
-	// A replica that gets no processor must not take that for an outage of Redis.
-	w.sections["config.yaml"] = "store: { kind: redis, redis: { addresses: [$REDIS], timeout: 5s } }\n" + config
-	if err := w.startReplicas([]string{"a", "b"}); err != nil {
-		t.Fatal(err)
-	}
 	return w
 }
 
@@ -108,69 +116,6 @@ func header(pairs ...string) (f fields) {
 	return f
 }
 
-func TestLoadColdPage(t *testing.T) {
-	w := crowd(t, "")
-	w.upstream.script("/cold", reply{status: 200, header: header("Cache-Control", "max-age=60"), body: filler(2000), delay: 500 * time.Millisecond})
-	answers := rush(t, w, 200, "/cold")
-	times(t, "200 clients, cold page, upstream 500 ms", answers)
-	wantAsked(t, w, "/cold", 1)
-	if n := len(bodies(answers)); n != 1 {
-		t.Errorf("%d different bodies", n)
-	}
-}
-
-func TestLoadExpiredPage(t *testing.T) {
-	w := crowd(t, "")
-	w.upstream.script("/expired", reply{status: 200, header: header("Cache-Control", "max-age=60", "Age", "70", "ETag", `"1"`), body: filler(2000)})
-	rush(t, w, 1, "/expired")
-	settle(t, w)
-	w.upstream.script("/expired", reply{status: 200, header: header("Cache-Control", "max-age=60"), body: filler(3000), delay: 500 * time.Millisecond})
-	answers := rush(t, w, 200, "/expired")
-	times(t, "200 clients, expired page, upstream 500 ms", answers)
-	wantAsked(t, w, "/expired", 2)
-	if n := len(bodies(answers)); n != 1 || len(answers[0].body) != 3000 {
-		t.Errorf("%d different bodies, the first of %d bytes", n, len(answers[0].body))
-	}
-}
-
-func TestLoadStaleWhileRevalidate(t *testing.T) {
-	w := crowd(t, "")
-	w.upstream.script("/swr", reply{status: 200, header: header("Cache-Control", "max-age=60, stale-while-revalidate=600", "Age", "70"), body: filler(2000)})
-	rush(t, w, 2, "/swr")
-	settle(t, w)
-	w.upstream.script("/swr", reply{status: 200, header: header("Cache-Control", "max-age=60"), body: filler(3000), delay: 500 * time.Millisecond})
-	before, _ := asked(w, "/swr")
-
-	page := []byte(filler(2000))
-	plain := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { rw.Write(page) }))
-	defer plain.Close()
-	bare := *w
-	here := &replica{listen: strings.TrimPrefix(plain.URL, "http://")}
-	bare.replicas = map[string]*replica{"a": here, "b": here}
-	times(t, "200 clients, a bare net/http server", rush(t, &bare, 200, "/swr"))
-
-	times(t, "200 clients, stale-while-revalidate", rush(t, w, 200, "/swr"))
-	if err := poll(pollLimit, func() error {
-		if n, _ := asked(w, "/swr"); n != before+1 {
-			return fmt.Errorf("the upstream was asked %d times for one refresh", n-before)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestLoadNoStorePage(t *testing.T) {
-	w := crowd(t, "")
-	w.upstream.script("/mine", reply{status: 200, header: header("Cache-Control", "no-store"), body: "{n}", delay: 300 * time.Millisecond})
-	answers := rush(t, w, 100, "/mine")
-	times(t, "100 clients, no-store page, upstream 300 ms", answers)
-	if n := len(bodies(answers)); n != 100 {
-		t.Errorf("%d different bodies for 100 clients", n)
-	}
-	wantAsked(t, w, "/mine", 100)
-}
-
 func TestLoadLongWait(t *testing.T) {
 	wait := 2 * time.Second
 	if *long {
@@ -204,41 +149,6 @@ func TestLoadParticularRequests(t *testing.T) {
 			})
 		}
 		users.Wait()
-	}
-}
-
-// Clients who join a body under way get what has come at once, and the rest as it comes.
-func TestLoadJoinBody(t *testing.T) {
-	for _, framing := range []string{"chunked", "length"} {
-		t.Run(framing, func(t *testing.T) {
-			w := crowd(t, "")
-			w.upstream.script("/big", reply{status: 200, header: header("Cache-Control", "max-age=60"), body: filler(5 << 20), framing: framing, spread: 3 * time.Second})
-			first := send(w.replicas["a"].listen, ask{method: http.MethodGet, target: "/big", header: header("Host", "weir.test")})
-			if err := poll(pollLimit, func() error {
-				if size, _ := first.see("size"); size == "0" {
-					return fmt.Errorf("the body does not stream")
-				}
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-			answers := rush(t, w, 20, "/big")
-			var same []*answer
-			for i, a := range answers {
-				if i%2 == 0 { // on the replica that fetches
-					same = append(same, a)
-				}
-			}
-			times(t, "joined on the same replica", same)
-			times(t, "joined", answers)
-			if err := first.whole(time.Minute); err != nil {
-				t.Error(err)
-			}
-			if all := bodies(append(answers, first)); len(all) != 1 || all[0] != filler(5<<20) {
-				t.Errorf("%d different bodies", len(all))
-			}
-			wantAsked(t, w, "/big", 1)
-		})
 	}
 }
 

@@ -291,13 +291,18 @@ func startOriginal(t *testing.T, address string, command *exec.Cmd) {
 		command.Process.Signal(os.Interrupt)
 		command.Wait()
 	})
-	if err := poll(10*time.Second, func() error {
+	if err := answers(address); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answers waits until somebody takes connections there.
+func answers(address string) error {
+	return poll(10*time.Second, func() error {
 		conn, err := net.Dial("tcp", address)
 		if err == nil {
 			conn.Close()
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
