@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -175,5 +176,57 @@ func TestPurgeReachesTheReplicasInACluster(t *testing.T) {
 		replica.resume()
 		b.replies = 10 * time.Second
 		b.purge(everywhere, store.Hard)
+	}
+}
+
+// TestReshardingUnderLoad: the slot of a page moves from one master to the next while two replicas work. Bodies are whole
+// and their pages' own, every purge that was acknowledged is obeyed, and the work goes on.
+func TestReshardingUnderLoad(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	a, b := c.nodes[0].open(t, c.config("weir")), c.nodes[0].open(t, c.config("weir"))
+	l := startLoad(t, 10, a, b)
+	l.goesOn()
+	for _, n := range []string{"0", "1"} {
+		c.move(t, a.of(page(n)).head, l.goesOn)
+		l.goesOn()
+	}
+}
+
+// move gives the slot of a key to the next master, as redis-cli --cluster reshard does, and waits in the midst of it.
+func (c *cluster) move(t *testing.T, key string, midst func()) {
+	t.Helper()
+	ctx := t.Context()
+	raws, ids := make([]*redis.Client, len(c.nodes)), make([]any, len(c.nodes))
+	for i, srv := range c.nodes {
+		raws[i] = srv.client()
+		defer func() { _ = raws[i].Close() }()
+		ids[i] = raws[i].Do(ctx, "cluster", "myid").Val()
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	slot := int(raws[0].ClusterKeySlot(ctx, key).Val())
+	from := slices.IndexFunc(raws, func(raw *redis.Client) bool { return !redis.HasErrorPrefix(raw.Get(ctx, key).Err(), "MOVED") })
+	to := (from + 1) % len(raws)
+	host, port, _ := strings.Cut(c.addresses[to], ":")
+	must(raws[to].Do(ctx, "cluster", "setslot", slot, "importing", ids[from]).Err())
+	must(raws[from].Do(ctx, "cluster", "setslot", slot, "migrating", ids[to]).Err())
+	for moved := 0; ; moved++ {
+		keys, err := raws[from].ClusterGetKeysInSlot(ctx, slot, 1).Result()
+		must(err)
+		if len(keys) == 0 {
+			break
+		}
+		must(raws[from].Do(ctx, "migrate", host, port, keys[0], 0, 5000).Err())
+		if moved == 0 {
+			midst()
+		}
+	}
+	for _, i := range []int{to, from, (to + 1) % len(raws)} {
+		must(raws[i].Do(ctx, "cluster", "setslot", slot, "node", ids[to]).Err())
 	}
 }

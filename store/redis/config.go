@@ -99,6 +99,8 @@ func (c Config) options() (*redis.UniversalOptions, error) {
 		Addrs: c.Addresses, DB: c.DB, Username: c.Username, Password: c.Password, TLSConfig: secure,
 		// One address may be a cluster's, and two may be no cluster: the mode says it, not their number.
 		IsClusterMode: c.Mode == "cluster", MasterName: c.SentinelMaster,
+		// A cluster's client follows a slot that moves, at once: whom it cannot be had for yet fills alone.
+		MinRetryBackoff: -1, MaxRetryBackoff: -1,
 		MaxRetries: -1, DialerRetries: 1, DialTimeout: c.Timeout,
 		ReadTimeout: c.Timeout, WriteTimeout: c.Timeout, PoolTimeout: c.Timeout, ContextTimeoutEnabled: true,
 		PipelinePoolSize: -1, DisableIdentity: true,

@@ -1,13 +1,8 @@
 package redis
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"weir/policy"
 	"weir/store"
@@ -84,54 +79,4 @@ func TestValues(t *testing.T) {
 			t.Errorf("%q read as %+v", foreign, got)
 		}
 	}
-}
-
-// TestSentinel: the master is found by name, and its successor too.
-func TestSentinel(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	master, next := freePort(t), freePort(t)
-	old := startServer(t, "--port", master, "--bind", "127.0.0.1", "--repl-diskless-sync-delay", "0")
-	startServer(t, "--port", next, "--bind", "127.0.0.1", "--replicaof", "127.0.0.1 "+master)
-	guard := startSentinel(t, freePort(t), master)
-	raw := redis.NewSentinelClient(&redis.Options{Addr: guard})
-	defer func() { _ = raw.Close() }()
-	eventually(t, "Sentinel knows the replica", func() bool {
-		known, err := raw.Replicas(ctx, "weir").Result()
-		return err == nil && len(known) == 1
-	})
-	c := old.config("weir")
-	c.Mode, c.Addresses, c.SentinelMaster = "sentinel", []string{guard}, "weir"
-	b := &bench{T: t, Store: old.open(t, c)}
-	b.seed(page("x"), "one", long)
-	b.holds(page("x"), "one")
-
-	old.kill()
-	eventually(t, "the replica has taken over", func() bool {
-		got, err := b.Take(ctx, page("y"), want("t2"))
-		return err == nil && got.Lease != nil
-	})
-	eventually(t, "the bell is heard", b.bell.hears)
-	b.seed(page("z"), "two", long)
-	b.holds(page("z"), "two")
-}
-
-// startSentinel starts one that guards the master at a port, and answers its own address.
-func startSentinel(t *testing.T, port, master string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	text := "port " + port + "\nbind 127.0.0.1\nsentinel monitor weir 127.0.0.1 " + master + " 1\n" +
-		"sentinel down-after-milliseconds weir 500\nsentinel failover-timeout weir 5000\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command("redis-server", file, "--sentinel")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return "127.0.0.1:" + port
 }
