@@ -33,7 +33,7 @@ func behindServer(t *testing.T, up http.Handler, version func(*http.Protocols)) 
 	}
 	u, err := upstream.New(upstream.Config{
 		Name: "api", URL: origin.URL, ConnectTimeout: time.Second, ResponseTimeout: 10 * time.Second,
-		IdleTimeout: 10 * time.Second, FillTimeout: time.Minute, MaxConcurrent: 64, Queue: 1000, QueueTimeout: 10 * time.Second,
+		IdleTimeout: 10 * time.Second, FillTimeout: time.Minute, MaxConcurrent: 64, MaxStreams: 64, Queue: 1000, QueueTimeout: 10 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
