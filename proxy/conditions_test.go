@@ -239,7 +239,7 @@ func TestFailedRangeIsNotThePage(t *testing.T) {
 		synctest.Wait()
 		other := w.client(0, "GET", "/p", "Range: bytes=20-", `If-Range: "b"`)
 		for _, c := range same {
-			w.want("beyond the end", <-c, 416, "*", "fwd=partial")
+			w.want("beyond the end", <-c, 416, "*", "fwd=uri-miss")
 		}
 		w.want("on a condition that fails", <-other, 200, "0123456789", "weir")
 		w.want("the page", w.get("/p"), 200, "0123456789", "weir")

@@ -497,7 +497,7 @@ func TestHeadAndRangeOfAColdPage(t *testing.T) {
 			t.Errorf("asked by %s", m)
 		}
 		w.asked("/p", 1)
-		w.want("range", w.get("/p", "Range: bytes=0-0"), 206, "v", "fwd=partial")
+		w.want("range", w.get("/p", "Range: bytes=0-0"), 206, "v", "fwd=uri-miss")
 		w.asked("/p", 2)
 		whole := w.client(0, "GET", "/p")
 		synctest.Wait()
@@ -531,7 +531,7 @@ func TestPartIsServedAndCompleted(t *testing.T) {
 			inWorld(t, setup{}, func(w *world) {
 				w.up.on("/p", ranged("0123456789", `"a"`))
 				part := map[string]string{"bytes=0-3": "0123", "bytes=6-": "6789"}[first]
-				w.want("cold", w.get("/p", "Range: "+first), 206, part, "fwd=partial; stored")
+				w.want("cold", w.get("/p", "Range: "+first), 206, part, "fwd=uri-miss; stored")
 				r := w.get("/p", "Range: "+first)
 				w.want("again", r, 206, part, "hit")
 				if got := r.Header().Get("Content-Range"); !strings.HasSuffix(got, "/10") {
@@ -555,7 +555,7 @@ func TestPartOfEveryByteIsTheWhole(t *testing.T) {
 	for _, first := range []string{"bytes=0-", "bytes=0-9"} {
 		inWorld(t, setup{}, func(w *world) {
 			w.up.on("/p", ranged("0123456789", `W/"a"`))
-			w.want("cold", w.get("/p", "Range: "+first), 206, "0123456789", "fwd=partial; stored")
+			w.want("cold", w.get("/p", "Range: "+first), 206, "0123456789", "fwd=uri-miss; stored")
 			r := w.get("/p")
 			w.want("whole", r, 200, "0123456789", "hit")
 			if h := r.Header(); h.Get("Content-Range") != "" || h.Get("Content-Length") != "10" {
@@ -641,7 +641,7 @@ func TestRangesCollapse(t *testing.T) {
 			others = append(others, w.client(0, "GET", "/p", "Range: bytes=5-6"))
 		}
 		for _, c := range same {
-			w.want("same", <-c, 206, "0123", "fwd=partial")
+			w.want("same", <-c, 206, "0123", "fwd=uri-miss")
 		}
 		for _, c := range others {
 			w.want("other", <-c, 206, "56", "weir")

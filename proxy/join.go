@@ -91,7 +91,7 @@ func (x *exchange) nothing() *state {
 	}
 	why := fill.Head
 	if x.r.Method != "HEAD" {
-		x.decision.Reason, why = policy.PartialMiss, fill.Part
+		why = fill.Part
 	}
 	taken, err := x.take(x.ask(why))
 	switch {
