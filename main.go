@@ -50,7 +50,7 @@ func command() *cobra.Command {
 	root.Example = "  weir --upstream http://127.0.0.1:9000\n  weir serve --config weir.yaml"
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serve, checkCommand(), configCommand(), purgeCommand(), warmCommand(), versionCommand(), healthCommand())
+	root.AddCommand(serve, checkCommand(), configCommand(), purgeCommand(), warmCommand(), topCommand(), versionCommand(), healthCommand())
 	return root
 }
 

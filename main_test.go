@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir/proxy/admin"
 )
 
 const enough = 20 * time.Second // for anything that should take milliseconds
@@ -203,6 +205,7 @@ func TestWhatIsRefusedSaysWhatToDo(t *testing.T) {
 		"config --ttl 5m":                     "--ttl: belongs to --upstream; without it, write ttl in the file",
 		"healthcheck --admin 127.0.0.1:1":     "is weir running there, and is that its admin.listen?",
 		"purge http://a/ --admin 127.0.0.1:1": "is weir running there, and is that its admin.listen?",
+		"top --admin 127.0.0.1:1":             "is weir running there, and is that its admin.listen?",
 		"warm --admin 127.0.0.1:1":            "is weir running there, and is that its admin.listen?",
 	} {
 		out, err := run(t, strings.Fields(line)...)
@@ -514,4 +517,40 @@ func TestHTTP2(t *testing.T) {
 	if res.ProtoMajor != 2 || res.StatusCode != http.StatusOK {
 		t.Errorf("%s %s", res.Proto, res.Status)
 	}
+}
+
+// top shows what this replica answers most: nine of ten from what is kept. The last is told of when its exchange has ended.
+func TestTop(t *testing.T) {
+	p := served(t, "--upstream", counting(t).URL, "--ttl", "5m")
+	for range 10 {
+		get(t, p.url+"/hot")
+	}
+	get(t, p.url+"/cold")
+	var k admin.Keys
+	for late := time.After(enough); len(k.Keys) != 2 || k.Keys[0].HitShare < .895; {
+		select {
+		case <-late:
+			t.Fatalf("%+v", k)
+		case <-time.After(10 * time.Millisecond):
+		}
+		out, err := run(t, "top", "--admin", p.admin, "--json", "--sort", "misses")
+		if err == nil {
+			err = json.Unmarshal([]byte(out), &k)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.SortFunc(k.Keys, func(a, b admin.Key) int { return int(b.HitShare*100) - int(a.HitShare*100) })
+	}
+	if hot := k.Keys[0]; hot.URL != p.url+"/hot" || hot.Upstream != "default" || hot.Busy <= 0 || k.Keys[1].HitShare != 0 {
+		t.Errorf("%+v", k)
+	}
+	out, err := run(t, "top", "--admin", p.admin, "--most", "1")
+	if err != nil || strings.Count(out, "\n") != 2 || !strings.Contains(out, p.url+"/hot") || !strings.Contains(out, "90%") {
+		t.Errorf("got %v\n%s", err, out)
+	}
+	if _, err := run(t, "top", "--admin", p.admin, "--sort", "size"); err == nil || !strings.Contains(err.Error(), "hits, misses, upstream_time") {
+		t.Errorf("by size: %v", err)
+	}
+	p.signal(syscall.SIGKILL)
 }

@@ -22,6 +22,7 @@ import (
 	"weir/proxy"
 	"weir/proxy/admin"
 	"weir/proxy/config"
+	"weir/proxy/hot"
 	"weir/proxy/telemetry"
 	"weir/proxy/upstream"
 	"weir/proxy/warm"
@@ -36,6 +37,7 @@ type replica struct {
 	config    *config.Config
 	telemetry *telemetry.Telemetry
 	log       *slog.Logger
+	hot       *hot.Pages
 	store     store.Store
 	memory    *memory.Store // all of it, or its near tier; nil: there is none
 	upstreams map[string]*upstream.Upstream
@@ -59,7 +61,7 @@ func serve(s config.Source, stderr io.Writer) error {
 		return err
 	}
 	slog.SetDefault(t.Logger()) // what libraries print by the log package is a line like any other
-	r := &replica{source: s, read: read, config: c, telemetry: t, log: t.Logger()}
+	r := &replica{source: s, read: read, config: c, telemetry: t, log: t.Logger(), hot: hot.New()}
 	defer r.close()
 	if err := r.furnish(); err != nil {
 		return err
@@ -85,7 +87,7 @@ func (r *replica) furnish() (err error) {
 	settings := r.config.Proxy()
 	settings.Advertise = r.meetPeers()
 	r.handler = proxy.New(proxy.Options{
-		Policy: rules, Store: r.store, Upstreams: r.upstreams, Observer: r.telemetry, Config: settings,
+		Policy: rules, Store: r.store, Upstreams: r.upstreams, Observer: observers{r.telemetry, r.hot}, Config: settings,
 	})
 	r.warmer = warm.New(warm.Options{Handler: r.handler, Store: r.store, Log: r.log})
 	r.telemetry.Watch(telemetry.Sources{Gauges: r.handler.Gauges, Upstreams: r.stats, Store: r.kept(), Warm: r.warmth})
@@ -177,7 +179,7 @@ func (l lastAnswer) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 func (r *replica) adminServer() *http.Server {
 	door := admin.New(admin.Options{
 		Config: r.config.Admin, Handler: r.handler, Store: r.store, Warmer: warmer{r.warmer}, Required: r.config.Required(),
-		Metrics: r.telemetry.Metrics(), Status: func() any { return r.stats() },
+		Metrics: r.telemetry.Metrics(), Status: func() any { return r.stats() }, Keys: r.keys,
 		Draining: r.leaving.Load, Version: build()["version"],
 	})
 	return &http.Server{

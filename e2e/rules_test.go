@@ -92,6 +92,7 @@ var staircase = map[string]struct{ ours, theirs []string }{
 	"proxy/telemetry": {[]string{"proxy", "proxy/fill", "proxy/upstream", "store", "policy"}, []string{"go.opentelemetry.io/otel", "github.com/prometheus"}},
 	"proxy/admin":     {[]string{"proxy", "proxy/fill", "store", "policy"}, nil},
 	"proxy/warm":      {[]string{"proxy", "proxy/fill", "store", "policy"}, []string{"github.com/netresearch/go-cron"}},
+	"proxy/hot":       {[]string{"proxy", "proxy/fill"}, nil},
 	"proxy/config": {
 		[]string{"proxy", "proxy/fill", "proxy/upstream", "proxy/admin", "proxy/telemetry", "proxy/warm", "store", "store/memory", "store/redis", "store/near", "policy"},
 		[]string{"github.com/spf13/viper", "github.com/go-viper/mapstructure/v2", "go.yaml.in/yaml/v3", "github.com/dustin/go-humanize", "github.com/fsnotify/fsnotify"},

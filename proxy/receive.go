@@ -51,6 +51,7 @@ func odd(r *http.Request) policy.Reason {
 func (x *exchange) begin(req policy.Request) {
 	x.report.Client, x.report.Method, x.report.Proto = x.h.client(x.r), x.r.Method, x.r.Proto
 	x.report.Scheme, x.report.Host, x.report.Path = req.Scheme, req.Host, x.r.URL.RequestURI()
+	x.report.Page = x.plan.Page.Primary
 	if x.plan.Route != nil {
 		x.report.Route, x.report.Upstream = x.plan.Route.Name, x.plan.Route.Upstream
 	}

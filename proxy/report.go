@@ -16,6 +16,7 @@ type Report struct {
 	Path            string // path and query, as received
 	Proto           string
 	Route, Upstream string
+	Page            string // what is looked up: policy.Key's Primary; "": nothing is
 
 	Action    policy.Action
 	Reason    policy.Reason

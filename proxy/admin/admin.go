@@ -36,6 +36,8 @@ type Options struct {
 	Required bool         // the store is: without it the replica is not ready
 	Metrics  http.Handler // nil: off
 	Status   func() any   // of the upstreams, for /api/status
+	// Keys are the hottest pages by hits, misses or upstream_time, the hottest first.
+	Keys     func(by string) []Key
 	Draining func() bool
 	Version  string
 }
@@ -55,6 +57,7 @@ func New(o Options) http.Handler {
 	mux.Handle("/metrics", g.open(only(http.MethodGet, a.metrics)))
 	mux.Handle("/api/status", g.closed(only(http.MethodGet, a.status)))
 	mux.Handle("/api/explain", g.closed(only(http.MethodGet, a.explain)))
+	mux.Handle("/api/keys", g.closed(only(http.MethodGet, a.keys)))
 	mux.Handle("/api/purge", g.closed(only(http.MethodPost, a.purge)))
 	mux.Handle("/api/warm", g.closed(only(http.MethodPost, a.warm)))
 	mux.Handle("/", g.closed(a.unknown))
@@ -74,5 +77,5 @@ func (a *admin) metrics(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *admin) unknown(w http.ResponseWriter, _ *http.Request) {
-	refuse(w, http.StatusNotFound, "there is /healthz, /readyz, /metrics, /api/status, /api/explain, /api/purge and /api/warm")
+	refuse(w, http.StatusNotFound, "there is /healthz, /readyz, /metrics, /api/status, /api/explain, /api/keys, /api/purge and /api/warm")
 }

@@ -79,6 +79,7 @@ func (h *house) options(c Config) Options {
 		Config: c, Handler: h, Store: vault{h}, Warmer: h, Version: "v1.2.3",
 		Status:   func() any { return map[string]int{"api": 7} },
 		Draining: func() bool { return h.draining },
+		Keys:     func(by string) []Key { return []Key{{"http://example.com/" + by, "api", 10, .9, 1, .5}} },
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "weir_fills_running 3\n")
 		}),
@@ -218,7 +219,7 @@ func TestPathsAndMethods(t *testing.T) {
 		isProblem(t, ask(a, "POST", target, `{"all":true}`), 404, "/api/purge")
 	}
 	for target, allow := range map[string]string{"/healthz": "GET, HEAD", "/readyz": "GET, HEAD", "/metrics": "GET, HEAD",
-		"/api/status": "GET, HEAD", "/api/explain": "GET, HEAD", "/api/purge": "POST"} {
+		"/api/status": "GET, HEAD", "/api/explain": "GET, HEAD", "/api/keys": "GET, HEAD", "/api/purge": "POST"} {
 		for _, method := range []string{"GET", "HEAD", "POST", "PURGE", "DELETE", "OPTIONS"} {
 			w := ask(a, method, target, "")
 			if allowed := strings.Contains(allow, method); allowed == (w.Code == 405) {

@@ -24,8 +24,8 @@ func TestToken(t *testing.T) {
 		{"another scheme", field("Authorization", "Basic s3cret"), 401},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, target := range []string{"/api/status", "/api/purge"} {
-				method := map[string]string{"/api/status": "GET", "/api/purge": "POST"}[target]
+			for _, target := range []string{"/api/status", "/api/keys", "/api/purge"} {
+				method := map[string]string{"/api/status": "GET", "/api/keys": "GET", "/api/purge": "POST"}[target]
 				w := ask(remote, method, target, `{"all":true}`, host("weir.example.com"), c.change)
 				if w.Code != c.want {
 					t.Errorf("%s: %d, want %d", target, w.Code, c.want)

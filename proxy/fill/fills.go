@@ -312,7 +312,7 @@ func (t *Table) start(f *Fill) *Fill {
 		f.spool.Hurry(f.up.Crowded)
 	}
 	f.interim, f.head, f.done = make(chan Interim, 8), make(chan struct{}), make(chan struct{})
-	f.report = Report{Route: f.ask.Plan.Route.Name, Upstream: f.ask.Plan.Route.Upstream, Why: f.ask.Why, Started: time.Now()}
+	f.report = reportOf(f.ask.Plan, f.ask.Why)
 	if f.ask.Why.waited() && f.held == nil {
 		f.asker, _ = f.spool.Join()
 	}

@@ -39,6 +39,7 @@ const (
 // Report is what one fill did.
 type Report struct {
 	Route, Upstream string
+	Page            string // policy.Key's Primary
 	Why             Why
 	End             End
 	Reason          policy.Reason
@@ -51,4 +52,9 @@ type Report struct {
 	Requests        int    // upstream requests it cost
 	StoreFault      string // the store verb that failed; "" when none did
 	Err             error
+}
+
+// reportOf begins one.
+func reportOf(plan policy.Plan, why Why) Report {
+	return Report{Route: plan.Route.Name, Upstream: plan.Route.Upstream, Page: plan.Page.Primary, Why: why, Started: time.Now()}
 }

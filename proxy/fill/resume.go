@@ -26,7 +26,8 @@ var errNotTheRest = errors.New("the upstream does not go on where the store brok
 // something else each.
 func (t *Table) Resume(ctx context.Context, l Lack) (body io.ReadCloser, err error) {
 	up := t.options.Upstreams[l.Plan.Route.Upstream]
-	r := Report{Route: l.Plan.Route.Name, Upstream: up.Name(), Why: Rest, Started: time.Now(), End: Unstored, Reason: policy.BodyLost}
+	r := reportOf(l.Plan, Rest)
+	r.End, r.Reason = Unstored, policy.BodyLost
 	defer func() {
 		r.Total = time.Since(r.Started)
 		if r.Err = err; err != nil {
