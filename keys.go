@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,6 +46,24 @@ func (r *replica) keys(by string) []admin.Key {
 		all = append(all, k)
 	}
 	return all
+}
+
+// pin has what is asked for most stay in memory, as it changes.
+func (r *replica) pin(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			var pages []string
+			for _, p := range r.hot.Top(hot.Hits, shown) {
+				pages = append(pages, p.Name)
+			}
+			r.memory.Pin(pages)
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func topCommand() *cobra.Command {

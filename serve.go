@@ -28,6 +28,7 @@ import (
 	"weir/proxy/warm"
 	"weir/store"
 	"weir/store/memory"
+	"weir/store/near"
 )
 
 // replica is one process of ours, furnished from its configuration.
@@ -40,6 +41,7 @@ type replica struct {
 	hot       *hot.Pages
 	store     store.Store
 	memory    *memory.Store // all of it, or its near tier; nil: there is none
+	near      *near.Store   // it in front of Redis; nil: it is not
 	upstreams map[string]*upstream.Upstream
 	handler   *proxy.Handler
 	warmer    *warm.Warmer
@@ -90,7 +92,7 @@ func (r *replica) furnish() (err error) {
 		Policy: rules, Store: r.store, Upstreams: r.upstreams, Observer: observers{r.telemetry, r.hot}, Config: settings,
 	})
 	r.warmer = warm.New(warm.Options{Handler: r.handler, Store: r.store, Log: r.log})
-	r.telemetry.Watch(telemetry.Sources{Gauges: r.handler.Gauges, Upstreams: r.stats, Store: r.kept(), Warm: r.warmth})
+	r.telemetry.Watch(r.sources())
 	r.traffic, r.admin = r.trafficServer(), r.adminServer()
 	return nil
 }
@@ -219,6 +221,9 @@ func (r *replica) run() error {
 	}
 	g.Go(func() error { return r.obey(ctx, hup, term) })
 	r.warmer.Use(r.config.Warm)
+	if r.memory != nil {
+		go r.pin(ctx)
+	}
 	if r.config.Store.Kind == "redis" {
 		go r.tellOfStore(ctx)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir/proxy/telemetry"
 	"weir/store"
 	"weir/store/memory"
 	"weir/store/near"
@@ -40,7 +41,8 @@ func (r *replica) openStore() (store.Store, error) {
 		return s, nil
 	}
 	r.memory = memory.Near(r.config.MemoryStore(), s)
-	return near.New(s, r.memory, r.config.Store.Redis.AwayTTL), nil
+	r.near = near.New(s, r.memory, r.config.Store.Redis.AwayTTL)
+	return r.near, nil
 }
 
 // compare warns of a prefix that two deployments share (R20).
@@ -55,15 +57,19 @@ func (r *replica) compare(ctx context.Context, s *redis.Store) {
 	}
 }
 
-// kept counts what lies in memory; nil: nothing does.
-func (r *replica) kept() func() (entries, bytes, evictions int64) {
-	if r.memory == nil {
-		return nil
+// sources are what the metrics ask.
+func (r *replica) sources() telemetry.Sources {
+	s := telemetry.Sources{Gauges: r.handler.Gauges, Upstreams: r.stats, Warm: r.warmth}
+	if r.memory != nil {
+		s.Store = func() telemetry.Kept {
+			m := r.memory.Stats()
+			return telemetry.Kept{Entries: m.Entries, Bytes: m.Bytes, Pinned: m.Pinned, Evictions: m.Evictions}
+		}
 	}
-	return func() (int64, int64, int64) {
-		s := r.memory.Stats()
-		return s.Entries, s.Bytes, s.Evictions
+	if r.near != nil {
+		s.Near = func() telemetry.Copies { return telemetry.Copies(r.near.Stats()) }
 	}
+	return s
 }
 
 // tellOfStore logs when the line to the shared store breaks, and when it is whole again; not what a replica that

@@ -206,3 +206,44 @@ func TestLoadRedisRestart(t *testing.T) {
 		}
 	}
 }
+
+// Of a hundred requests 99 are for one page, and the others for large ones that fill the memory many times over. Where there is a
+// near tier, hardly one of the 99 asks Redis.
+func TestLoadHotPage(t *testing.T) {
+	w := crowd(t, "")
+	w.sections["near.yaml"] = "store: { kind: redis, max_size: 1MiB, redis: { addresses: [$REDIS], timeout: 5s } }\n"
+	w.sections["far.yaml"] = "store: { kind: redis, redis: { addresses: [$REDIS], timeout: 5s, near: false } }\n"
+	if err := w.startReplicas([]string{"near", "far"}); err != nil {
+		t.Fatal(err)
+	}
+	const rounds = 40
+	w.upstream.script("/hot", reply{status: 200, header: header("Cache-Control", "max-age=600"), body: filler(2000)})
+	for i := range rounds {
+		w.upstream.script(fmt.Sprint("/cold/", i), reply{status: 200, header: header("Cache-Control", "max-age=600"), body: filler(50_000)})
+	}
+	rush(t, w, 2, "/hot") // so that none of them fetches it
+	load := func(replica string, hot int) int {
+		get := func(path string) {
+			got := send(w.replicas[replica].listen, ask{method: http.MethodGet, target: path, header: header("Host", "weir.test")})
+			if err := got.whole(time.Minute); err != nil || got.status != 200 {
+				t.Fatalf("%v\n%s", err, got)
+			}
+		}
+		w.redis.line.mark()
+		for i := range rounds {
+			get(fmt.Sprint("/cold/", i))
+			for range hot {
+				get("/hot")
+			}
+		}
+		settle(t, w)
+		return w.redis.line.asked()
+	}
+	load("near", 0) // what the large ones cost when Redis has them
+	far := load("far", 99) - load("far", 0)
+	near := load("near", 99) - load("near", 0)
+	t.Logf("%d requests for the hottest page: %d questions to Redis without a near tier, %d with it", 99*rounds, far, near)
+	if far < 99*rounds || near*20 > far {
+		t.Errorf("that is not less than one in twenty")
+	}
+}

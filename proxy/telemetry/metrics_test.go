@@ -134,7 +134,8 @@ func TestSourcesAreRead(t *testing.T) {
 				"dead": {Health: "down"},
 			}
 		},
-		Store: func() (entries, bytes, evictions int64) { return 12, 13, 14 },
+		Store: func() Kept { return Kept{Entries: 12, Bytes: 13, Pinned: 15, Evictions: 14} },
+		Near:  func() Copies { return Copies{Hits: 31, Misses: 32, Replaced: 33, Purges: 34, Silences: 35} },
 		Warm: func() []Job {
 			return []Job{{Name: "hot", Leads: true, Pages: 16, Failing: 17, Fetched: 18, Failures: 19}}
 		},
@@ -147,7 +148,8 @@ func TestSourcesAreRead(t *testing.T) {
 		`weir_upstream_running{upstream="api"} 9`, `weir_upstream_queued{upstream="api"} 10`, `weir_upstream_streams{upstream="api"} 11`,
 		`weir_upstream_requests_total{upstream="idle"} 0`, `weir_upstream_spared_total{upstream="api"} 15`,
 		`weir_upstream_sick{upstream="idle"} 0`, `weir_upstream_sick{upstream="api"} 1`, `weir_upstream_sick{upstream="dead"} 2`,
-		`weir_store_entries 12`, `weir_store_bytes 13`, `weir_store_evictions_total 14`,
+		`weir_store_entries 12`, `weir_store_bytes 13`, `weir_store_evictions_total 14`, `weir_store_pinned_bytes 15`,
+		`weir_near_hits_total 31`, `weir_near_misses_total 32`, `weir_near_replaced_total 33`, `weir_near_purges_total 34`, `weir_near_silences_total 35`,
 		`weir_log_dropped_total 0`,
 		`weir_warm_leads{job="hot"} 1`, `weir_warm_pages{job="hot"} 16`, `weir_warm_failing{job="hot"} 17`,
 		`weir_warm_fetched_total{job="hot"} 18`, `weir_warm_failures_total{job="hot"} 19`,

@@ -15,9 +15,16 @@ import (
 type Sources struct {
 	Gauges    func() proxy.Gauges
 	Upstreams func() map[string]upstream.Stats
-	Store     func() (entries, bytes, evictions int64) // of the memory store
+	Store     func() Kept   // in memory
+	Near      func() Copies // in front of Redis
 	Warm      func() []Job
 }
+
+// Kept is what lies in memory.
+type Kept struct{ Entries, Bytes, Pinned, Evictions int64 }
+
+// Copies is how those of what lies in Redis do.
+type Copies struct{ Hits, Misses, Replaced, Purges, Silences int64 }
 
 // Job is what is told of a job that keeps pages warm.
 type Job struct {
@@ -29,7 +36,7 @@ type Job struct {
 // watch makes the instruments that are read rather than written. sources is asked anew each time: what it names may not exist yet.
 func (m *metrics) watch(sources func() Sources, dropped func() int64) error {
 	f := &forge{meter: m.provider.Meter("weir")}
-	gauges, upstreams, store, warm := f.gauges(), f.upstreams(), f.store(), f.warm()
+	gauges, upstreams, store, near, warm := f.gauges(), f.upstreams(), f.store(), f.near(), f.warm()
 	lost := f.total("log_dropped", "Log lines dropped because nobody read fast enough.")
 	if err := errors.Join(f.faults...); err != nil {
 		return err
@@ -43,7 +50,10 @@ func (m *metrics) watch(sources func() Sources, dropped func() int64) error {
 			upstreams(o, s.Upstreams())
 		}
 		if s.Store != nil {
-			store(o, s.Store)
+			store(o, s.Store())
+		}
+		if s.Near != nil {
+			near(o, s.Near())
 		}
 		if s.Warm != nil {
 			warm(o, s.Warm())
@@ -105,15 +115,31 @@ func illness(health string) int64 {
 	return 0
 }
 
-func (f *forge) store() func(metric.Observer, func() (entries, bytes, evictions int64)) {
+func (f *forge) store() func(metric.Observer, Kept) {
 	entries := f.gauge("store_entries", "Entries in memory.")
 	bytes := f.gauge("store", "Bytes of entries in memory.", metric.WithUnit("By"))
+	pinned := f.gauge("store_pinned", "Of those, bytes of hot pages, which make no room for others.", metric.WithUnit("By"))
 	evictions := f.total("store_evictions", "Entries that had to make room.")
-	return func(o metric.Observer, read func() (int64, int64, int64)) {
-		e, b, v := read()
-		o.ObserveInt64(entries, e)
-		o.ObserveInt64(bytes, b)
-		o.ObserveInt64(evictions, v)
+	return func(o metric.Observer, k Kept) {
+		o.ObserveInt64(entries, k.Entries)
+		o.ObserveInt64(bytes, k.Bytes)
+		o.ObserveInt64(pinned, k.Pinned)
+		o.ObserveInt64(evictions, k.Evictions)
+	}
+}
+
+func (f *forge) near() func(metric.Observer, Copies) {
+	hits := f.total("near_hits", "Look-ups that a copy in memory answered, without asking Redis.")
+	misses := f.total("near_misses", "Look-ups that no copy in memory could answer.")
+	replaced := f.total("near_replaced", "News that a page was fetched anew, which drops the copy of it.")
+	purges := f.total("near_purges", "Purges heard of, which the copies obey.")
+	silences := f.total("near_silences", "Times that news may have been missed, so that every copy had to be checked.")
+	return func(o metric.Observer, c Copies) {
+		o.ObserveInt64(hits, c.Hits)
+		o.ObserveInt64(misses, c.Misses)
+		o.ObserveInt64(replaced, c.Replaced)
+		o.ObserveInt64(purges, c.Purges)
+		o.ObserveInt64(silences, c.Silences)
 	}
 }
 

@@ -50,3 +50,19 @@ func (s *Store) Drop(key policy.Key, before uint64) {
 
 // Fits reports whether an entry of so many bytes would be kept.
 func (s *Store) Fits(size int64) bool { return size <= s.queue.max/largest }
+
+// Pin has what is kept of these pages stay when others make room, the first ones first, as long as a quarter of the
+// store holds them. What was pinned before is not any more.
+func (s *Store) Pin(pages []string) {
+	s.queue.unpin()
+	for _, name := range pages {
+		sh := s.shard(policy.Key{Primary: name})
+		sh.mu.RLock()
+		for _, sl := range sh.pages[name] {
+			if sl.item != nil {
+				s.queue.pin(sl.item)
+			}
+		}
+		sh.mu.RUnlock()
+	}
+}

@@ -7,6 +7,9 @@
 //
 // Lock order: a shard, then the queue. Nobody holds two shards.
 //
+// What is pinned (copy.go) makes no room for others. Who pins knows better than a count of hits what is wanted, and
+// has a quarter of the store for it.
+//
 // Nothing runs in the background but the timers of leases. What nobody asks for any more goes by sweeping a few pages
 // at every commit, or when its place is needed.
 package memory

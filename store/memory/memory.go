@@ -49,6 +49,7 @@ type Store struct {
 // Stats are what operators watch.
 type Stats struct {
 	Entries, Bytes, Evictions int64
+	Pinned                    int64 // of the bytes
 	Waiting                   int64 // exchanges in Await
 }
 

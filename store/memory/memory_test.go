@@ -227,7 +227,7 @@ func TestTogether(t *testing.T) {
 			want.Bytes += footprint(sl.item.entry)
 		}
 	})
-	want.Evictions = s.Stats().Evictions
+	want.Evictions, want.Pinned = s.Stats().Evictions, s.Stats().Pinned
 	if got := s.Stats(); got != want || got.Bytes > size {
 		t.Errorf("counted %+v, held %+v", got, want)
 	}
@@ -262,6 +262,9 @@ func step(t *testing.T, s *Store, g, i int) {
 	s.Peek(k)
 	if i%20 == 0 {
 		_, _ = s.Purge(ctx, policy.Selector{Page: k.Primary}, store.Mode(i/20%3))
+	}
+	if i%40 == 0 {
+		s.Pin([]string{k.Primary, key("%d", g).Primary, key("%d", i%300).Primary})
 	}
 	if i%50 == 0 {
 		_, _ = s.Purge(ctx, policy.Selector{Tag: fmt.Sprint(i % 7)}, store.Mode(i/50%3))

@@ -16,18 +16,22 @@ const (
 	// spare: the last so many admissions are never the ones to go. What a client waited ten seconds for is not thrown
 	// away by the next one that comes.
 	spare = 8
+	// pinnable: pinned entries take at most this part of the store.
+	pinnable = 4
 	// most: so many hits count, each as a turn that an entry stays when it is not asked for any more.
 	most = 3
 )
 
 // queue decides what goes when the store is full, as S3-FIFO does: entries wait in order of admission in one of two
 // lists, and a hit only counts. The first list is for the new; who was asked for meanwhile moves to the second. Who goes
-// from the first is remembered by its hash for a while: coming again, it belongs to the second.
+// from the first is remembered by its hash for a while: coming again, it belongs to the second. What is pinned stands
+// in a third and does not go.
 type queue struct {
 	mu        sync.Mutex
 	max       int64
 	fresh     line
 	main      line
+	pinned    line
 	ghosts    ghosts
 	admission uint64 // the last one's number
 	evictions int64
@@ -55,7 +59,7 @@ func (p *place) hit() {
 	}
 }
 
-func (q *queue) bytes() int64 { return q.fresh.bytes + q.main.bytes }
+func (q *queue) bytes() int64 { return q.fresh.bytes + q.main.bytes + q.pinned.bytes }
 
 // admit takes a new item in.
 func (q *queue) admit(it *item, size int64) {
@@ -78,6 +82,35 @@ func (q *queue) renew(it *item, size int64) {
 	it.line.bytes += size - it.size
 	it.size = size
 	q.number(it)
+	if it.line == &q.pinned && !q.pins(0) { // it has outgrown the share
+		q.move(it, &q.main)
+	}
+}
+
+// pin has an item stay, if there is room for it in the share of those that do. The caller holds its shard's lock.
+func (q *queue) pin(it *item) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if it.line != &q.pinned && q.pins(it.size) {
+		q.move(it, &q.pinned)
+	}
+}
+
+// pins reports whether so many bytes more may be pinned.
+func (q *queue) pins(more int64) bool { return q.pinned.bytes+more <= q.max/pinnable }
+
+// unpin has all that were pinned take their turn like others.
+func (q *queue) unpin() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.pinned.Len() > 0 {
+		q.move(q.pinned.Front().Value.(*item), &q.main)
+	}
+}
+
+func (q *queue) move(it *item, to *line) {
+	q.leave(it)
+	q.enter(to, it)
 }
 
 func (q *queue) number(it *item) {
@@ -104,27 +137,27 @@ func (q *queue) remove(it *item) {
 
 // victim chooses who goes next, and answers its admission so that expel knows it again; nil: all fits.
 //
-// The loop ends: past the bound there are at least seventeen items, as none is larger than a sixteenth. So main, where
-// it is chosen, has more than spare, and not all of them are among the last admissions; and the oldest in fresh, where
-// that is chosen, was hit or has spare younger ones behind it.
+// The loop ends: past the bound there are at least thirteen items that are not pinned, as none is larger than a sixteenth
+// and a quarter is pinned at most. So main, where it is chosen, has some that are not among the last admissions: it holds
+// eleven or more, or fresh has nothing but the last.
 func (q *queue) victim() (*item, uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.bytes() > q.max {
-		full := q.fresh.bytes > q.max/trial && q.fresh.Len() > spare
-		if full || q.main.Len() == 0 {
+		if q.fresh.bytes > q.max/trial || q.main.Len() == 0 {
 			it := q.fresh.Front().Value.(*item)
-			if it.hits.Load() == 0 {
+			if it.hits.Load() > 0 {
+				it.hits.Store(0)
+				q.move(it, &q.main)
+				continue
+			}
+			if q.isOld(it) {
 				return it, it.admission
 			}
-			it.hits.Store(0)
-			q.leave(it)
-			q.enter(&q.main, it)
-			continue
 		}
 		it := q.main.Front().Value.(*item)
 		n := it.hits.Load()
-		if n == 0 && q.admission-it.admission >= spare {
+		if n == 0 && q.isOld(it) {
 			return it, it.admission
 		}
 		it.hits.Store(max(n, 1) - 1)
@@ -133,15 +166,18 @@ func (q *queue) victim() (*item, uint64) {
 	return nil, 0
 }
 
-// expel lets the victim go, unless it was admitted again meanwhile. The caller holds its shard's lock.
+// isOld: spare others were admitted later.
+func (q *queue) isOld(it *item) bool { return q.admission-it.admission >= spare }
+
+// expel lets the victim go, unless it was admitted again or pinned meanwhile. The caller holds its shard's lock.
 func (q *queue) expel(it *item, admission uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if it.admission != admission {
+	if it.admission != admission || it.line == &q.pinned {
 		return false
 	}
 	if it.line == &q.fresh {
-		q.ghosts.add(it, q.fresh.Len()+q.main.Len())
+		q.ghosts.add(it, q.entries())
 	}
 	q.leave(it)
 	q.evictions++
@@ -151,8 +187,10 @@ func (q *queue) expel(it *item, admission uint64) bool {
 func (q *queue) stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Stats{Entries: int64(q.fresh.Len() + q.main.Len()), Bytes: q.bytes(), Evictions: q.evictions}
+	return Stats{Entries: int64(q.entries()), Bytes: q.bytes(), Pinned: q.pinned.bytes, Evictions: q.evictions}
 }
+
+func (q *queue) entries() int { return q.fresh.Len() + q.main.Len() + q.pinned.Len() }
 
 // ghosts are the hashes of who went before being asked for again, in two generations: when the young are as many as
 // the store has entries, the old are forgotten.

@@ -103,6 +103,7 @@ func (s *Store) obey(e store.Event) {
 		s.telling.Lock()
 		defer s.telling.Unlock()
 	}
+	s.counts.hear(e.Kind)
 	s.hear(e)
 	s.watchers.Tell(e)
 }

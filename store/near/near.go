@@ -58,6 +58,7 @@ type Store struct {
 	line    atomic.Pointer[line]
 	island  island
 	loads   loads
+	counts  counts
 
 	watchers store.Watchers
 	telling  sync.Mutex // how the line is: what is told last is so
@@ -95,6 +96,16 @@ func New(far Far, memory Memory, awayTTL time.Duration) *Store {
 
 // Peek answers a copy that is fresh and believed.
 func (s *Store) Peek(key policy.Key) (*store.Entry, bool) {
+	e, ok := s.peek(key)
+	if ok {
+		s.counts.hits.Add(1)
+	} else {
+		s.counts.misses.Add(1)
+	}
+	return e, ok
+}
+
+func (s *Store) peek(key policy.Key) (*store.Entry, bool) {
 	l := s.line.Load()
 	if !l.whole {
 		return nil, false

@@ -434,3 +434,26 @@ func TestLoadsEnd(t *testing.T) {
 		l.start(page("late"), func() { t.Error("after the end") })
 	})
 }
+
+// Operators see what copies answer, and what they hear.
+func TestStats(t *testing.T) {
+	try(t, func(b *bench) {
+		b.peeks(page("x"), "")
+		b.fill(b.Store, page("x"), "one")
+		b.fill(b.Store, page("y"), "one")
+		b.peeks(page("x"), "one")
+		b.peeks(page("x"), "one")
+		before := b.Stats()
+		b.fill(b.f.Store, page("x"), "two")
+		if _, err := b.Purge(context.Background(), policy.Selector{Page: page("y").Primary}, store.Hard); err != nil {
+			b.Fatal(err)
+		}
+		b.f.breaks(true)
+		b.f.breaks()
+		b.peeks(page("y"), "")
+		want := Stats{Hits: 2, Misses: before.Misses + 1, Replaced: before.Replaced + 1, Purges: 1, Silences: 2}
+		if got := b.Stats(); got != want || before != (Stats{Hits: 2, Misses: 1}) {
+			b.Errorf("first %+v, then %+v, want %+v", before, got, want)
+		}
+	})
+}
