@@ -304,7 +304,7 @@ func unexpected(err error) error {
 }
 
 func (x *exchange) flush() error {
-	if err := x.w.control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := x.w.FlushError(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	return nil

@@ -44,7 +44,7 @@ type exchange struct {
 	unasked bool          // a remembered failure is stood in for: nothing went upstream (RFC 9211 §2.1)
 	over    string        // the token of a holder that is gone (R14)
 
-	borrowed func() // gives back the memory that a request's body takes; nil: it takes none
+	borrowed int64 // memory that the request's body takes
 
 	report Report
 }
@@ -74,9 +74,7 @@ func (x *exchange) run() {
 func (x *exchange) end() {
 	p := recover()
 	x.leave()
-	if x.borrowed != nil {
-		x.borrowed()
-	}
+	x.h.table.GiveBack(x.borrowed)
 	defer x.h.exchanges.Add(-1)
 	x.report.Aborted = x.report.Aborted || p != nil
 	if p != nil && p != http.ErrAbortHandler {

@@ -9,7 +9,7 @@ import (
 
 // expects reports whether the client asks if its body is wanted before it sends it (RFC 9110 §10.1.1).
 func expects(r *http.Request) bool {
-	return strings.Contains(strings.ToLower(r.Header.Get("Expect")), "100-continue")
+	return r.ProtoAtLeast(1, 1) && strings.Contains(strings.ToLower(r.Header.Get("Expect")), "100-continue")
 }
 
 // carryOn hands on the upstream's 100 to a client that waits for it, before its body is read for the upstream: net/http

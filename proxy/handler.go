@@ -74,7 +74,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// HTTP/1.0 knows no chunks, and net/http hides that a request had them; nor does it show a Content-Length beside
 	// them in HTTP/1.1. What lies behind such a request is not looked at (RFC 9112 §6.1).
 	x.w.http1 = r.ProtoMajor == 1
-	x.w.last = !r.ProtoAtLeast(1, 1) || len(r.TransferEncoding) > 0
+	x.w.old = !r.ProtoAtLeast(1, 1)
+	x.w.last = x.w.old || len(r.TransferEncoding) > 0
 	x.w.report = &x.report
 	x.report.Time = time.Now()
 	if r.Body != nil && r.Body != http.NoBody {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"weir/policy"
 	"weir/proxy/upstream"
@@ -46,33 +47,51 @@ func pass(why policy.Reason) *state {
 // smallUpload is what is read in before the upstream is asked, so that a slow client does not hold its slot (R24).
 const smallUpload = 64 << 10
 
-// readIn takes in a small body, if there is memory for it; it reports whether the exchange ended with that. One that
-// waits to be asked for (Expect) is the upstream's to ask for, and of one without a length it is not known whether its
-// client waits for an answer in between: those are upstream's to wait for.
+// readIn takes in a small body, as long as there is memory for it and it comes at the least rate; what it has not taken
+// in streams, as a larger one does. It reports whether the exchange ended with that. One that waits to be asked for
+// (Expect) is the upstream's to ask for, and of one without a length it is not known whether its client waits for an
+// answer in between: both stream.
 func (x *exchange) readIn() (answered bool) {
 	n := x.r.ContentLength
 	if n <= 0 || n > smallUpload || x.w.expects {
 		return false
 	}
-	giveBack, ok := x.h.table.Borrow(n)
-	if !ok {
-		return false
-	}
-	x.borrowed = giveBack
-	body := make([]byte, n)
-	if _, err := io.ReadFull(x.r.Body, body); err != nil {
-		x.badBody(err)
-		return true
+	begun, limit := time.Now(), lastPatience+time.Duration(n)*time.Second/upstream.LeastRate
+	body, part := make([]byte, 0, min(n, 4<<10)), make([]byte, 4<<10)
+	for int64(len(body)) < n {
+		got, err := x.r.Body.Read(part[:min(int64(len(part)), n-int64(len(body)))])
+		body = append(body, part[:got]...)
+		switch {
+		case int64(len(body)) == n:
+		case err != nil:
+			x.badBody(err)
+			return true
+		case time.Since(begun) > limit || !x.borrow(int64(got)):
+			x.r.Body = struct {
+				io.Reader
+				io.Closer
+			}{io.MultiReader(bytes.NewReader(body), x.r.Body), x.r.Body}
+			return false
+		}
 	}
 	_, _ = x.r.Body.Read(make([]byte, 1)) // its end, which lifts the deadline
 	x.r.Body = io.NopCloser(bytes.NewReader(body))
 	return false
 }
 
+// borrow takes memory for the request's body until the exchange ends; false: there is none.
+func (x *exchange) borrow(n int64) bool {
+	if !x.h.table.Borrow(n) {
+		return false
+	}
+	x.borrowed += n
+	return true
+}
+
 // badBody answers a client whose body cannot be read: that says nothing of the upstream.
 func (x *exchange) badBody(err error) {
 	why := policy.BadRequest
-	if errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, upstream.ErrTooSlow) {
 		why = policy.TooSlow
 	}
 	x.report.Action, x.report.Reason, x.report.Err = policy.Refuse, why, err
@@ -142,8 +161,22 @@ func (x *exchange) passed(res *http.Response) error {
 	if !upstream.Endless(res) && (res.Body != http.NoBody || keep != nil) && len(res.Trailer) == 0 {
 		up := x.h.upstreams[x.plan.Route.Upstream]
 		res.Body = x.h.table.ReadAhead(res.Body, up, keep)
+	} else if len(res.Trailer) > 0 {
+		res.Body = &stalling{res.Body, x.h.upstreams[x.plan.Route.Upstream].Config().IdleTimeout}
 	}
 	return nil
+}
+
+// stalling is an upstream's body that ends when nothing comes for as long as idle.
+type stalling struct {
+	io.ReadCloser
+	idle time.Duration
+}
+
+func (s *stalling) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(s.idle, func() { s.Close() })
+	defer timer.Stop()
+	return s.ReadCloser.Read(p)
 }
 
 func (x *exchange) invalidate(res *http.Response) {
@@ -168,8 +201,8 @@ func (x *exchange) notPassed(_ http.ResponseWriter, _ *http.Request, err error) 
 	x.report.Err = err
 	refused := x.w.refused()
 	switch {
-	case errors.Is(refused, os.ErrDeadlineExceeded): // net/http takes it for a client that has left; it may still listen
-		x.badBody(refused)
+	case errors.Is(refused, os.ErrDeadlineExceeded), errors.Is(err, upstream.ErrTooSlow):
+		x.badBody(err) // net/http takes the former for a client that has left; it may still listen
 		return
 	case x.gone():
 		panic(http.ErrAbortHandler)

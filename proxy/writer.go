@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"weir/policy"
 	"weir/proxy/fill"
 )
 
@@ -29,6 +30,7 @@ type writer struct {
 	report  *Report
 	wrote   bool     // the final head is out: what follows can only be body, or an abort
 	http1   bool     // the connection carries one request at a time
+	old     bool     // it is older than HTTP/1.1
 	last    bool     // it ends with this answer
 	expects bool     // it is asked whether its body is wanted (RFC 9110 §10.1.1)
 	body    *patient // the request's; nil: it has none
@@ -38,25 +40,34 @@ type writer struct {
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *writer) WriteHeader(status int) {
-	if status == http.StatusContinue && w.expects {
-		return // it has been said: see carryOn
+	if status < 200 && status != http.StatusSwitchingProtocols {
+		w.hint(status)
+		return
 	}
-	if status >= 200 || status == http.StatusSwitchingProtocols {
-		if w.wrote {
-			return
-		}
-		w.wrote = true
-		w.report.Status = status
-		w.report.FirstByte = time.Since(w.report.Time)
-		if h := w.Header(); len(h["Content-Type"]) == 0 {
-			h["Content-Type"] = nil // net/http would guess one that the upstream did not send
-		}
-		// A request that is answered before its body has come is the last one (RFC 9112 §9.6): net/http panics when it finds
-		// the body's end behind the handler's.
-		if w.http1 && (w.last || w.unread()) {
-			w.Header().Set("Connection", "close")
-		}
+	if w.wrote {
+		return
 	}
+	w.wrote = true
+	w.report.Status = status
+	w.report.FirstByte = time.Since(w.report.Time)
+	if h := w.Header(); len(h["Content-Type"]) == 0 {
+		h["Content-Type"] = nil // net/http would guess one that the upstream did not send
+	}
+	// A request that is answered before its body has come is the last one (RFC 9112 §9.6): net/http panics when it finds
+	// the body's end behind the handler's.
+	if w.http1 && (w.last || w.unread()) {
+		w.Header().Set("Connection", "close")
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// hint hands on a 1xx answer, as far as this client knows any (RFC 9110 §15.2), without what is for one connection
+// (§7.6.1). A 100 that it waits for has been handed on: see carryOn.
+func (w *writer) hint(status int) {
+	if w.old || status == http.StatusContinue && w.expects {
+		return
+	}
+	policy.StripHop(w.Header())
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -66,13 +77,28 @@ func (w *writer) Write(p []byte) (n int, err error) {
 	}
 	for len(p) > 0 && err == nil {
 		var m int
-		// Not supported by a recorder in a test: then there is no slow client either.
-		_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
-		m, err = w.ResponseWriter.Write(p[:min(len(p), piece)])
+		w.within(func() { m, err = w.ResponseWriter.Write(p[:min(len(p), piece)]) })
 		n, p = n+m, p[m:]
 	}
 	w.report.Bytes += int64(n)
 	return n, err
+}
+
+// FlushError is what http.ResponseController calls for Flush.
+func (w *writer) FlushError() (err error) {
+	w.within(func() { err = w.control.Flush() })
+	return err
+}
+
+// within bounds how long a client takes what it is sent. The deadline is taken off again: in HTTP/2 it is a timer, and
+// ends a stream on which nothing is waiting to be sent.
+func (w *writer) within(send func()) {
+	// Not supported by a recorder in a test: then there is no slow client either.
+	_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
+	send()
+	if !w.http1 {
+		_ = w.control.SetWriteDeadline(time.Time{})
+	}
 }
 
 // Hijack hands over the connection with what its client has sent already: httputil.ReverseProxy reads from the
@@ -114,7 +140,7 @@ func (w *writer) interim(i fill.Interim) {
 	for name, values := range i.Header {
 		h[name] = values
 	}
-	w.ResponseWriter.WriteHeader(i.Code)
+	w.WriteHeader(i.Code)
 	clear(h)
 	for name, values := range kept {
 		h[name] = values
@@ -164,6 +190,8 @@ func (p *patient) Read(b []byte) (int, error) {
 		_ = p.control.SetReadDeadline(time.Time{})
 	case err != nil:
 		p.fault.Store(&err)
+	default:
+		_ = p.control.SetReadDeadline(time.Time{}) // until it is read again, it is not the client who is waited for
 	}
 	return n, err
 }

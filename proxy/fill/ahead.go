@@ -10,13 +10,11 @@ import (
 	"weir/store"
 )
 
-// Borrow takes n bytes of the memory for bodies under way; not ok: there is no room for them.
-func (t *Table) Borrow(n int64) (giveBack func(), ok bool) {
-	if !t.budget.take(n) {
-		return nil, false
-	}
-	return func() { t.budget.give(n) }, true
-}
+// Borrow takes n bytes of the memory for bodies under way; false: there is no room for them.
+func (t *Table) Borrow(n int64) bool { return t.budget.take(n) }
+
+// GiveBack returns what was borrowed.
+func (t *Table) GiveBack(n int64) { t.budget.give(n) }
 
 // ReadAhead takes the body of a pass off the upstream's hands as fast as it comes, within the memory budget, so that a
 // slow client does not hold the upstream's slot (R24). Keep, unless it is nil, is called once, whether the client reads

@@ -1,11 +1,14 @@
 package fill
 
-import "time"
+import (
+	"time"
+
+	"weir/proxy/upstream"
+)
 
 const (
-	// minimum is how many bytes a second a client moves at least, as long as it holds up others. It is no key: what is
-	// right does not depend on the site, and where slow clients are to be let be, memory is the remedy.
-	minimum = 16 << 10
+	// minimum is what a client reads at least. Where slow clients are to be let be, memory is the remedy.
+	minimum = upstream.LeastRate
 	// patience is how far behind that a client may be who holds up other readers, or memory that is short.
 	patience = 10 * time.Second
 	// hurry is how far, while somebody queues for the upstream's slot that it holds: well below queue_timeout, or those
@@ -22,7 +25,7 @@ type Pace struct {
 	due time.Time // what has moved would last so long at the minimum rate; zero: others are waited for
 }
 
-// Moved notes bytes that were taken by the client, or came from it.
+// Moved notes bytes that were taken by the client.
 func (p *Pace) Moved(n int, now time.Time) {
 	if p.due.IsZero() {
 		p.due = now

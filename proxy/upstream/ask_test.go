@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -248,5 +249,102 @@ func TestUploadAndTheSlot(t *testing.T) {
 			t.Errorf("%+v; want the quick upload alone, in its slot", s)
 		}
 		time.Sleep(time.Minute)
+	})
+}
+
+// Whether a sick upstream is well again is not left to an upload that is slow to come: others try meanwhile, and its own
+// last bytes are not spared for it.
+func TestSlowUploadIsNoTrial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { triesByUpload(t, 2*slowUpload, 0) })
+	synctest.Test(t, func(t *testing.T) { triesByUpload(t, 3*pause, 1) })
+}
+
+// triesByUpload sends an upload that takes its time to an upstream that was down, and pages meanwhile.
+func triesByUpload(t *testing.T, takes time.Duration, pages int) {
+	t.Helper()
+	dead := true
+	c := config("http://upstream.test")
+	u, err := With(c, roundTripper(func(r *http.Request) (*http.Response, error) {
+		if dead {
+			return nil, &net.OpError{Op: "dial", Err: io.ErrUnexpectedEOF}
+		}
+		if r.Body != nil {
+			if _, err := io.ReadAll(r.Body); err != nil {
+				return nil, err
+			}
+		}
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody}, nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(method string, body io.Reader) error {
+		req, _ := http.NewRequestWithContext(t.Context(), method, "http://upstream.test/", body)
+		res, err := u.RoundTrip(req)
+		if err == nil {
+			res.Body.Close()
+		}
+		return err
+	}
+	for range unreached {
+		_ = ask("GET", nil)
+	}
+	if s := u.Stats(); s.Health != "down" {
+		t.Fatalf("%+v", s)
+	}
+	dead = false
+	time.Sleep(2 * pause)
+	body, client := io.Pipe()
+	sent := make(chan error, 1)
+	go func() { sent <- ask("POST", body) }()
+	_, _ = client.Write([]byte("a"))
+	time.Sleep(takes)
+	for range pages {
+		if err := ask("GET", nil); err != nil {
+			t.Errorf("while the upload comes: %v", err)
+		}
+	}
+	client.Close()
+	if err := <-sent; err != nil {
+		t.Errorf("the upload itself: %v", err)
+	}
+}
+
+// Where nothing is left to lend, an upload that is slower than the least rate gives way.
+func TestSlowUploadGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := reading(t, time.Second) // one slot, one stream
+		ends := make(chan error, 2)
+		for range 2 {
+			body, client := io.Pipe()
+			go func() {
+				for {
+					if _, err := client.Write([]byte("x")); err != nil {
+						return
+					}
+					time.Sleep(time.Second)
+				}
+			}()
+			go func() {
+				req, _ := http.NewRequestWithContext(t.Context(), "POST", "http://upstream.test/", body)
+				_, err := u.RoundTrip(req)
+				body.Close()
+				ends <- err
+			}()
+		}
+		time.Sleep(10 * time.Second)
+		req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://upstream.test/", nil)
+		res, err := u.RoundTrip(req)
+		if err != nil {
+			t.Fatalf("a page meanwhile: %v", err)
+		}
+		res.Body.Close()
+		for range 2 {
+			if err := <-ends; !errors.Is(err, ErrTooSlow) {
+				t.Errorf("an upload: %v", err)
+			}
+			time.Sleep(time.Minute)
+			// The last one is in nobody's way: it holds the only stream, but nobody wants one.
+		}
 	})
 }

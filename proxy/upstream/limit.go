@@ -32,7 +32,7 @@ func newLimit(c Config) *limit {
 // Slot is the right to have one request under way at an upstream. Do may be called again in it (R28); Leave ends it.
 type Slot struct {
 	u     *Upstream
-	tries bool   // whether the upstream is well again; the circuit's
+	tries bool   // whether the upstream is well again; the circuit's, under its lock
 	page  string // see For
 
 	mu    sync.Mutex
@@ -67,11 +67,15 @@ func (u *Upstream) Enter(ctx context.Context, p *Place) (*Slot, error) {
 
 // wait takes one of the slots, in turn. Who is spared does not queue for it.
 func (u *Upstream) wait(ctx context.Context, p *Place) error {
-	l := u.limit
 	if after, spared := u.circuit.spares(p.Class()); spared {
 		u.circuit.refused.Add(1)
 		return &Spared{u.config.Name, after}
 	}
+	return u.line(ctx, p)
+}
+
+func (u *Upstream) line(ctx context.Context, p *Place) error {
+	l := u.limit
 	now, waits := l.slots.take(p)
 	switch {
 	case now:
@@ -123,8 +127,20 @@ func (s *Slot) Broke() {
 func (s *Slot) Stream() error { return s.become(stream) }
 
 // lend lets others have the slot while the client's body is waited for; reclaim waits for one again. When max_streams
-// are under way nothing is lent.
-func (s *Slot) lend() { _ = s.become(lent) }
+// are under way nothing is lent. Whether the upstream is well again is for others to try.
+func (s *Slot) lend() {
+	if s.become(lent) == nil {
+		s.u.circuit.record(unknown, &s.tries, "")
+	}
+}
+
+// crowds reports whether others are held up by this request's body, which is waited for.
+func (s *Slot) crowds() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.u.limit
+	return s.holds == slot && l.queued.Load() > 0 || s.holds == lent && l.streams.Load() >= l.most
+}
 
 func (s *Slot) become(what holding) error {
 	s.mu.Lock()
@@ -151,7 +167,7 @@ func (s *Slot) reclaim(ctx context.Context) error {
 	if !s.isLent() {
 		return nil
 	}
-	if err := s.u.wait(ctx, At(policy.ClientWaits)); err != nil {
+	if err := s.u.line(ctx, At(policy.ClientWaits)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -187,7 +203,7 @@ func (s *Slot) Leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.u.limit
-	if s.holds != nothing && s.tries {
+	if s.holds != nothing {
 		s.u.circuit.record(unknown, &s.tries, "")
 	}
 	switch s.holds {

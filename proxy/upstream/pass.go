@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -20,7 +21,11 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if req.Body != nil && req.Body != http.NoBody {
 		req = req.Clone(req.Context()) // a RoundTripper leaves the caller's as it is
-		req.Body = &upload{ReadCloser: req.Body, ctx: req.Context(), slot: slot, left: req.ContentLength}
+		body := &upload{ReadCloser: req.Body, ctx: req.Context(), slot: slot, left: req.ContentLength}
+		if body.left == 0 {
+			body.left = -1 // which beside a body means that it is not known
+		}
+		req.Body = body
 	}
 	res, err := slot.Do(req)
 	if err != nil {
@@ -38,8 +43,18 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// slowUpload is how long a client may be waited for, all in all, before its slot is lent to others.
-const slowUpload = 250 * time.Millisecond
+const (
+	// slowUpload is how long a client may be waited for, all in all, before its slot is lent to others.
+	slowUpload = 250 * time.Millisecond
+	// LeastRate is how many bytes a second a client moves at least, as long as it holds up others. It is no key: what is
+	// right does not depend on the site.
+	LeastRate = 16 << 10
+	// tooSlow is how far behind that a body may be which takes the last of max_streams, or a slot that others queue for.
+	tooSlow = 5 * time.Second
+)
+
+// ErrTooSlow: the client was cut off, as others waited for what it held.
+var ErrTooSlow = errors.New("the request's body is too slow, and others wait")
 
 // upload is a request's body on its way. Whoever sends it slowly holds no slot meanwhile, and counts for max_streams: the
 // upstream has nothing to do yet. The body's last bytes wait for a slot, as its work begins with them (R24).
@@ -48,6 +63,7 @@ type upload struct {
 	ctx    context.Context
 	slot   *Slot
 	left   int64 // to come; negative: that is not known
+	sent   int64
 	waited time.Duration
 	failed atomic.Bool // it did not come whole
 }
@@ -58,16 +74,25 @@ func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
 	lending.Stop()
 	u.waited += time.Since(begun)
+	u.sent += int64(n)
 	u.left = max(u.left-int64(n), min(u.left, 0))
-	if err == io.EOF || u.left == 0 {
+	switch {
+	case err == io.EOF || u.left == 0:
 		if busy := u.slot.reclaim(u.ctx); busy != nil {
 			n, err = 0, busy
 		}
+	case err == nil && u.behind() > tooSlow && u.slot.crowds():
+		n, err = 0, ErrTooSlow
 	}
 	if err != nil && err != io.EOF {
 		u.failed.Store(true)
 	}
 	return n, err
+}
+
+// behind is how far the client is behind the least rate.
+func (u *upload) behind() time.Duration {
+	return u.waited - time.Duration(u.sent)*time.Second/LeastRate
 }
 
 // Endless reports an answer that goes on for as long as both sides like: another protocol, or a stream of events.
