@@ -406,6 +406,32 @@ func TestNoTunnelByH2C(t *testing.T) {
 	}
 }
 
+// A 1xx is for clients that know any (RFC 9110 §15.2), without what was for the upstream's connection (§7.6.1).
+func TestHintsForThoseWhoKnowThem(t *testing.T) {
+	for _, method := range []string{"GET", "POST"} {
+		for version, want := range map[string]string{"1.1": "103 200 ", "1.0": "200 "} {
+			k := newCorner(t)
+			k.early = "HTTP/1.1 103 Early Hints\r\nConnection: X-Hop\r\nX-Hop: 1\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+			conn, err := net.Dial("tcp", k.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(conn, method+" /x HTTP/"+version+"\r\nHost: a.test\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+			text, err := io.ReadAll(conn)
+			conn.Close()
+			got := ""
+			for line := range strings.SplitSeq(string(text), "\r\n") {
+				if _, status, ok := strings.Cut(line, "HTTP/1."); ok {
+					got += strings.Fields(status)[1] + " "
+				}
+			}
+			if got != want || strings.Contains(string(text), "Hop") || err != nil {
+				t.Errorf("%s by HTTP/%s: %q, %v; want %s", method, version, text, err, want)
+			}
+		}
+	}
+}
+
 // What a client has sent behind its head when the protocol changes belongs to the new one.
 func TestNothingIsLostInAnUpgrade(t *testing.T) {
 	k := newCorner(t)

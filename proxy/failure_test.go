@@ -530,3 +530,24 @@ func TestFailedRefreshBacksOffInGrace(t *testing.T) {
 		}
 	})
 }
+
+// A passed body that stalls is given up, with trailers announced or without.
+func TestPassedBodyThatStalls(t *testing.T) {
+	for name, trailer := range map[string]http.Header{"plain": nil, "with a trailer": {"X-Sum": nil}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, setup{}, func(w *world) {
+				w.up.on("/p", func(r *http.Request, nth int) (*http.Response, error) {
+					out, in := io.Pipe()
+					go func() { _, _ = io.WriteString(in, "half") }()
+					res, err := respond(200)(r, nth)
+					res.Body, res.ContentLength, res.Trailer = out, -1, trailer
+					return res, err
+				})
+				got := <-w.client(0, "POST", "/p")
+				if got.took != 30*time.Second || got.Body.String() != "half" {
+					t.Errorf("after %v: %d %q; want half, and the end after idle_timeout, 30s", got.took, got.Code, got.Body)
+				}
+			})
+		})
+	}
+}
