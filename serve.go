@@ -155,7 +155,7 @@ func (r *replica) trafficServer() *http.Server {
 }
 
 // closing lets each connection end with its next answer once the replica leaves: Connection: close, GOAWAY in HTTP/2
-// (R32). A connection that idles is not cut: its client may be sending at that moment.
+// (R32). A connection that idles is not cut in the lame duck time: its client may be sending at that moment.
 func (r *replica) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if r.leaving.Load() {
@@ -314,10 +314,12 @@ func (r *replica) leave(term <-chan os.Signal) error {
 	case <-ctx.Done():
 	}
 	// Exchanges first: until they have ended they may start fills.
-	if err := r.traffic.Shutdown(ctx); err != nil {
-		r.log.Warn("what was still under way is cut", "exchanges", r.handler.Gauges().Exchanges)
+	_ = r.traffic.Shutdown(ctx)
+	drained := r.handler.Drain(ctx)
+	if n := r.handler.Gauges().Exchanges; n > 0 {
+		r.log.Warn("what was still under way is cut", "exchanges", n)
 	}
-	err := errors.Join(r.traffic.Close(), ignoring(r.handler.Drain(ctx), ctx.Err()), r.admin.Close())
+	err := errors.Join(r.traffic.Close(), ignoring(drained, ctx.Err()), r.admin.Close())
 	r.log.Info("drained")
 	return err
 }

@@ -128,8 +128,17 @@ func (h *Handler) Purge(ctx context.Context, rawURL string, mode store.Mode) (st
 	return all, nil
 }
 
-// Drain lets fills end, until ctx does. The listener is closed before it is called, and exchanges have ended.
-func (h *Handler) Drain(ctx context.Context) error { return h.table.Drain(ctx) }
+// Drain lets exchanges and then fills end, until ctx does. The listener is closed before it is called, and so are
+// connections that idle; what http.Server.Shutdown does not wait for is tunnels.
+func (h *Handler) Drain(ctx context.Context) error {
+	for look := time.NewTicker(20 * time.Millisecond); h.exchanges.Load() > 0 && ctx.Err() == nil; {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+		}
+	}
+	return h.table.Drain(ctx)
+}
 
 // Gauges is what is going on at this moment.
 func (h *Handler) Gauges() Gauges {
