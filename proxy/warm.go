@@ -16,6 +16,8 @@ import (
 type Warmed struct {
 	// Kept is what is stored by now; its Leased is 0 when nothing is.
 	Kept policy.Stored
+	// Page is what purges of the page name.
+	Page string
 	// Fetched: it was brought anew, by this replica or another.
 	Fetched bool
 	// Reason is Fresh for a page that was left alone, else why nothing new is kept.
@@ -36,7 +38,14 @@ func (h *Handler) Warm(ctx context.Context, r *http.Request, known uint64) (Warm
 	if ask.Plan.Action != policy.Lookup {
 		return Warmed{Reason: ask.Plan.Reason}, nil
 	}
+	w, err := h.warm(ctx, ask, known)
+	w.Page = ask.Plan.Page.Primary
+	return w, err
+}
+
+func (h *Handler) warm(ctx context.Context, ask fill.Ask, known uint64) (Warmed, error) {
 	var err error
+	p := ask.Policy
 	if ask.Plan, ask.Prior, err = h.look(ctx, p, ask.Plan); err != nil {
 		return Warmed{}, err
 	}

@@ -27,15 +27,26 @@ type job struct {
 
 	stop  context.CancelFunc
 	ended chan struct{}
-	again chan struct{} // holds one: what is stored may be gone
+	again chan struct{} // holds one: pages are doubted
 
 	mu      sync.Mutex
 	state   Job
 	pages   map[string]*page
 	queue   queue
-	untried int // pages of the first round
-	began   time.Time
+	doubted map[string]bool // what was purged since pages were last looked at: pages by key; "" is all
+	round   round
 }
+
+// round is the first of them, after which all pages are warm.
+type round struct {
+	began   time.Time
+	listed  bool
+	untried int
+	over    bool
+}
+
+// manyDoubts are so many single pages purged at once that all may as well be looked at.
+const manyDoubts = 1000
 
 // begin takes part in the election until stop is called.
 func begin(c Config, o Options) *job {
@@ -95,7 +106,7 @@ func (j *job) work(ctx context.Context) {
 func (j *job) enter() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.state.Leads, j.pages, j.queue, j.untried, j.began = true, map[string]*page{}, nil, -1, time.Now()
+	j.state.Leads, j.pages, j.queue, j.doubted, j.round = true, map[string]*page{}, nil, nil, round{began: time.Now()}
 }
 
 func (j *job) leave() {
@@ -146,31 +157,78 @@ func (j *job) list(urls []string) {
 		if p == nil {
 			p = &page{url: url, due: first.Add(time.Duration(i))}
 			heap.Push(&j.queue, p)
+			j.round.untried++
 		}
 		j.pages[url] = p
 	}
 	for url, p := range before {
-		if j.pages[url] == nil && p.place >= 0 {
+		if j.pages[url] != nil {
+			continue
+		}
+		if p.place >= 0 {
 			heap.Remove(&j.queue, p.place)
 		}
+		j.tried(p)
 	}
-	if j.untried < 0 {
-		j.untried = len(j.pages)
+	if !j.round.listed {
+		j.round.listed = true
 		j.Log.Info("warming", "job", j.config.Name, "pages", len(j.pages))
 	}
 }
 
-// lookAgain has every page looked at soon: fetched, unless it is fresh. What was not kept anyway is left to its time.
+// tried counts a page of the first round that has been tried, or need not be any more. The caller holds the lock.
+func (j *job) tried(p *page) {
+	if p.tried {
+		return
+	}
+	p.tried = true
+	if j.round.untried--; j.round.untried == 0 && !j.round.over {
+		j.round.over = true
+		j.Log.Info("warm", "job", j.config.Name, "pages", len(j.pages), "failing", j.failing(), "took", time.Since(j.round.began).String())
+	}
+}
+
+// purged notes what is to be looked at: a page by its key, or all ("").
+func (j *job) purged(key string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.doubted == nil {
+		j.doubted = map[string]bool{}
+	}
+	if len(j.doubted) >= manyDoubts {
+		key = ""
+	}
+	j.doubted[key] = true
+	select {
+	case j.again <- struct{}{}:
+	default: // it is to look already
+	}
+}
+
+// lookAgain has the pages that may have been purged looked at soon: fetched, unless they are fresh. What was not kept
+// anyway is left to its time, and what is being warmed may have been looked at before the purge.
 func (j *job) lookAgain() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	soon := time.Now().Add(settled)
-	for _, p := range j.queue {
-		if p.pause == 0 && p.known != 0 && p.due.After(soon) {
-			p.known, p.due = 0, soon
+	for _, p := range j.pages {
+		switch {
+		case !j.doubted[""] && !j.doubted[p.key]:
+		case p.place < 0:
+			p.gone = true
+		default:
+			p.doubt(soon)
 		}
 	}
+	j.doubted = nil
 	heap.Init(&j.queue)
+}
+
+// doubt has a page looked at by then.
+func (p *page) doubt(by time.Time) {
+	if p.pause == 0 && p.known != 0 && p.due.After(by) {
+		p.known, p.due = 0, by
+	}
 }
 
 // next is when the first page is due.
@@ -193,6 +251,10 @@ func (j *job) take() *page {
 func (j *job) put(p *page) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if p.gone {
+		p.gone = false
+		p.doubt(time.Now().Add(settled))
+	}
 	if j.pages[p.url] == p {
 		heap.Push(&j.queue, p)
 	}
@@ -227,6 +289,9 @@ func (j *job) settle(p *page, got proxy.Warmed, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.tell(p, got, err)
+	if got.Page != "" {
+		p.key = got.Page
+	}
 	switch end {
 	case Failed:
 		p.pause = policy.Pause(got.Fault, p.pause)
@@ -238,12 +303,7 @@ func (j *job) settle(p *page, got proxy.Warmed, err error) {
 		p.pause, p.known = 0, got.Kept.Leased
 		p.due = j.config.Every.after(got.Kept, rand.Float64())
 	}
-	if !p.tried {
-		p.tried = true
-		if j.untried--; j.untried == 0 {
-			j.Log.Info("warm", "job", j.config.Name, "pages", len(j.pages), "failing", j.failing(), "took", now.Sub(j.began).String())
-		}
-	}
+	j.tried(p)
 }
 
 // tell logs what has changed: a page that fails, is well again, or turns out not to be kept.

@@ -13,6 +13,8 @@ type page struct {
 	known uint64        // the Leased of what was seen of it last; 0: it is only to be looked at, should it be fresh
 	pause time.Duration // after its last try, which failed; 0: it did not
 	why   policy.Reason // it is not kept
+	key   string        // what purges of it name; "": it has not been looked at
+	gone  bool          // it was purged while it was being warmed
 	tried bool
 	place int // in the queue; -1: it is being warmed
 }

@@ -121,10 +121,7 @@ func (w *Warmer) heed(e store.Event) {
 		return
 	}
 	for _, j := range w.running() {
-		select {
-		case j.again <- struct{}{}:
-		default: // it is to look already
-		}
+		j.purged(e.Selector.Page)
 	}
 }
 

@@ -224,6 +224,60 @@ func TestPurgeIsFollowedByWarming(t *testing.T) {
 	})
 }
 
+// A write makes one page void: that one is looked at, and no other.
+func TestPurgeOfAPageIsForThatPage(t *testing.T) {
+	pages := many(100)
+	inBubble(t, newSite(pages...), func(w *world) {
+		w.replica(hot(t, "80%", pages...))
+		time.Sleep(10 * time.Second)
+		before := w.site.looked
+		for _, page := range []string{pages[7], home + "elsewhere"} {
+			w.site.change(func() { delete(w.site.kept, page) })
+			if _, err := w.store.Purge(w.t.Context(), policy.Selector{Page: "api " + page}, store.MustValidate); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(2 * settled)
+		}
+		if got := w.site.times(pages[7]); len(got) != 2 || w.site.looked != before+1 {
+			t.Errorf("it was fetched at %v, and %d pages were looked at", got, w.site.looked-before)
+		}
+	})
+}
+
+// A purge between a page's look-up and its answer is not missed.
+func TestPurgeWhileAPageIsWarmed(t *testing.T) {
+	inBubble(t, newSite(home), func(w *world) {
+		w.site.then = func() {
+			w.site.change(func() { clear(w.site.kept) })
+			if _, err := w.store.Purge(w.t.Context(), policy.Selector{Tag: "red"}, store.Hard); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(time.Millisecond) // the answer is on its way
+		}
+		w.replica(hot(t, "80%", home))
+		time.Sleep(10 * time.Second)
+		if got := w.site.times(home); len(got) != 2 {
+			t.Errorf("fetched at %v, want it again after the purge", got)
+		}
+	})
+}
+
+// The first round is told of once, whatever the list becomes.
+func TestFirstRoundIsToldOnce(t *testing.T) {
+	inBubble(t, newSite(many(5)...), func(w *world) {
+		w.site.took = time.Minute
+		r := w.replica(hot(t, "80%", many(2)...))
+		synctest.Wait()
+		for n := 1; n <= 5; n++ { // one is gone before it was tried; then more come
+			r.running()[0].list(many(n))
+			time.Sleep(10 * time.Minute)
+		}
+		if begun, over := w.said("msg=warming"), w.said("msg=warm "); begun != 1 || over != 1 {
+			t.Errorf("it began %d times, and was over %d times", begun, over)
+		}
+	})
+}
+
 // While the store is away nobody leads; when it is back somebody does.
 func TestStoreAway(t *testing.T) {
 	inBubble(t, newSite(home), func(w *world) {

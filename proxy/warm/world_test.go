@@ -28,6 +28,8 @@ type site struct {
 	fetched   map[string][]time.Time
 	clock     uint64
 	now, most int // fetches at once
+	looked    int
+	then      func() // happens once a page has been looked at, before its warmer knows
 	served    http.HandlerFunc
 }
 
@@ -44,7 +46,21 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.served(w, r
 // Warm is proxy.Handler's contract.
 func (s *site) Warm(ctx context.Context, r *http.Request, known uint64) (proxy.Warmed, error) {
 	url := "http://" + r.Host + r.URL.RequestURI()
+	w, err := s.warm(ctx, url, known)
+	w.Page = "api " + url
 	s.mu.Lock()
+	then := s.then
+	s.then = nil
+	s.mu.Unlock()
+	if then != nil {
+		then()
+	}
+	return w, err
+}
+
+func (s *site) warm(ctx context.Context, url string, known uint64) (proxy.Warmed, error) {
+	s.mu.Lock()
+	s.looked++
 	if k, ok := s.kept[url]; ok && k.Leased > known && k.FreshUntil.After(time.Now()) {
 		s.mu.Unlock()
 		return proxy.Warmed{Kept: k, Reason: policy.Fresh}, nil
