@@ -23,8 +23,9 @@ func (x *exchange) posted(res *http.Response) (commit func(store.Body)) {
 	return x.storing(plan, adm, now)
 }
 
-// keepLease is how long it may take to store what no fill has brought. Nothing renews such a lease.
-const keepLease = 10 * time.Second
+// keepLease is how long it may take to store what no fill has brought. Nothing renews such a lease, and who asks for the
+// page meanwhile waits for its end: an answer that takes longer to come is not worth that.
+const keepLease = 2 * time.Second
 
 // storing takes the right to store what no fill has brought, unless something is stored that is fresh until after at.
 // Commit stores it with its body, or gives the right back when there is none.

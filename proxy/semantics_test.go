@@ -105,6 +105,29 @@ func TestAnswerToPostIsStoredWhole(t *testing.T) {
 	}
 }
 
+// Whoever asks for the page while such an answer is slow to come asks the upstream before long.
+func TestAnswerToPostHoldsUpNobody(t *testing.T) {
+	inWorld(t, setup{}, func(w *world) {
+		gate := make(chan struct{})
+		w.up.on("/p", func(r *http.Request, nth int) (*http.Response, error) {
+			if r.Method == "GET" {
+				return respond(200, "Cache-Control: max-age=60")(r, nth)
+			}
+			return slowly(gate, respond(200, "Cache-Control: max-age=60", "Content-Location: /p"))(r, nth)
+		})
+		posting := w.post("/p")
+		time.Sleep(time.Second)
+		got := <-w.client(0, "GET", "/p")
+		if got.Code != 200 || got.took > keepLease {
+			t.Errorf("%d after %v, want it within %v", got.Code, got.took, keepLease)
+		}
+		close(gate)
+		<-posting
+		synctest.Wait()
+		w.want("the page", w.get("/p"), 200, "v2", "hit")
+	})
+}
+
 // A client that reads no more ends what is stored of it, too.
 func TestAnswerToPostEndsWithItsClient(t *testing.T) {
 	inWorld(t, setup{}, func(w *world) {

@@ -52,6 +52,7 @@ type Spool struct {
 	unkept   bool
 	refused  bool                // there was no memory to keep it
 	find     func() *store.Entry // looks for what was committed; nil: nothing was, or it has been looked for
+	moving   bool                // it is being looked for
 	entry    *store.Entry        // what was found: it is read there, and nothing is held here any more
 	done     bool
 	err      error // of the end; nil: clean
@@ -313,8 +314,11 @@ func (s *Spool) Stored(find func() *store.Entry) {
 func (s *Spool) yield(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.moving {
+		return // whoever can go on in the store is not cut off
+	}
 	if find := s.find; find != nil {
-		s.find = nil
+		s.find, s.moving = nil, true
 		go func() { s.move(find()) }() // who lacks memory does not wait for the store
 		return
 	}
@@ -330,6 +334,7 @@ func (s *Spool) yield(now time.Time) {
 func (s *Spool) move(entry *store.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.moving = false
 	for r := range s.readers {
 		if r.stays {
 			return

@@ -394,6 +394,34 @@ func TestReadersMoveToTheStore(t *testing.T) {
 	})
 }
 
+// Who can go on in the store is not cut off while that is looked into, however often somebody asks for memory meanwhile.
+func TestNobodyIsCutWhileTheStoreIsLookedInto(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := NewBudget(1 << 20)
+		s, r := ended(t, b, random(1<<20))
+		s.Stored(func() *store.Entry {
+			time.Sleep(time.Second)
+			return &store.Entry{}
+		})
+		if _, err := r.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute + 2*patience) // a mebibyte lasts a minute at the minimum rate
+		for range 5 {
+			b.take(1)
+			time.Sleep(2 * glance)
+		}
+		if r.cut {
+			t.Error("it was cut off")
+		}
+		time.Sleep(time.Second)
+		if b.Used() != 0 {
+			t.Errorf("%d bytes are still held", b.Used())
+		}
+		r.Close()
+	})
+}
+
 // What is not stored, or is read by who cannot go there, is held as long as its readers keep the minimum rate.
 func TestReadersThatCannotMove(t *testing.T) {
 	for name, prepare := range map[string]func(*Spool, *Reader){
