@@ -88,7 +88,7 @@ func TestCheckOfTimes(t *testing.T) {
 		{"ttl: 5", "ttl: 5 needs a unit: write 5s, 5m, 5h or 5d"},
 		{"ttl: -5m", "ttl: must not be negative, is -5m"},
 		{"negative: [{status: [none], ttl: 10s}]", `negative[0].status[0]: "none" is not a whole number`},
-		{"negative: [{status: [200], ttl: 10s}]", "negative: 200 is no error: use ttl for the others"},
+		{"negative: [{status: [200], ttl: 10s}]", "negative: 200 is no error, and not empty: use ttl for the others"},
 		{"negative: [{status: [416], ttl: 10s}]", "negative: 416 is about the one request that earned it, and would be served to all (R27): drop it"},
 		{"negative: [{status: [404, 404], ttl: 10s}]", "negative: 404 has two lifetimes: drop one"},
 		{"negative: [{status: [404], ttl: 0s}]", "negative: a ttl of 0s keeps nothing: write one above 0s, or drop the entry"},

@@ -157,7 +157,7 @@ func (b *brought) windows() {
 	var refresh, rescue time.Duration
 	if !s.NoStale && len(b.plan.Particular) == 0 {
 		rescue = c.StaleIfError
-		if b.res.Status < 400 {
+		if !c.isNegative(b.res.Status) {
 			refresh = c.Grace.longest()
 		}
 	}

@@ -187,8 +187,8 @@ func (c *checker) negative(rules []Negative) {
 			switch {
 			case twice:
 				c.add("cache.negative", "%d has two lifetimes: drop one", status)
-			case status < 400 || status > 599:
-				c.add("cache.negative", "%d is no error: use ttl for the others", status)
+			case status != http.StatusNoContent && (status < 400 || status > 599):
+				c.add("cache.negative", "%d is no error, and not empty: use ttl for the others", status)
 			case isOnesOwnFault(status):
 				c.add("cache.negative", "%d is about the one request that earned it, and would be served to all (R27): drop it", status)
 			case isNeverKept(status) && status != http.StatusTooManyRequests:

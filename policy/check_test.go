@@ -57,7 +57,7 @@ func TestNewNamesEveryProblem(t *testing.T) {
 		{func(r *Route) { r.Cache.EarlyRefresh.Mode = "xfetch" }, `cache.early_refresh.beta`},
 		{func(r *Route) { r.Cache.EarlyRefresh.Mode = "power" }, `cache.early_refresh.exponent`},
 		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{404}, 0}} }, `cache.negative: a ttl of 0s keeps nothing`},
-		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{302}, 1}} }, `cache.negative: 302 is no error: use ttl`},
+		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{302}, 1}} }, `cache.negative: 302 is no error, and not empty: use ttl`},
 		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{404, 431}, 1}} }, `cache.negative: 431 is about the one request`},
 		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{416}, 1}} }, `cache.negative: 416 is about the one request`},
 		{func(r *Route) { r.Cache.Negative = []Negative{{[]int{511}, 1}} }, `cache.negative: 511 may be stored by no cache (RFC 6585): drop it`},

@@ -17,7 +17,7 @@ const (
 // nor for what cannot change, nor when the upstream is to be spared.
 func (r *rule) refreshesEarly(s *Stored, at Moment) bool {
 	rule, lifetime := &r.Cache.EarlyRefresh, s.Lifetime()
-	if s.Status >= 400 || s.Immutable || at.Health != Well || lifetime <= 0 {
+	if r.Cache.isNegative(s.Status) || s.Immutable || at.Health != Well || lifetime <= 0 {
 		return false
 	}
 	switch rule.Mode {

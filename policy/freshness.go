@@ -140,7 +140,10 @@ func (r *rule) term(plan *Plan, res Response, d *responseDirectives, dice float6
 	return term{left: -age} // stale from the day it was made, as its windows are counted
 }
 
-// negativeTTL is what the route gives an error; 0: nothing.
+// isNegative: an error, or what the route calls one: an empty answer hides for as long as it lives that something has come.
+func (c *Cache) isNegative(status int) bool { return status >= 400 || c.negativeTTL(status) > 0 }
+
+// negativeTTL is what the route gives an error, or an empty answer; 0: nothing.
 func (c *Cache) negativeTTL(status int) time.Duration {
 	for _, n := range c.Negative {
 		for _, s := range n.Status {

@@ -48,7 +48,8 @@ func foretell(c Cache, s says, dice float64) fate {
 	if !f.forbidden {
 		rescue = c.StaleIfError
 	}
-	if !f.forbidden && s.status < 400 { // an error has no grace (R27)
+	_, negative := termOf(c, s.status)
+	if !f.forbidden && s.status < 400 && !negative { // neither an error nor what is called one has grace (R27)
 		well, sick = c.Grace.Well, max(c.Grace.Well, c.Grace.Sick)
 	}
 	// RFC 5861: what the answer says goes before what the route says; beside a word that forbids all stale it is void.
@@ -71,7 +72,6 @@ func foretell(c Cache, s says, dice float64) fate {
 	if validator {
 		f.forgotten += c.Keep
 	}
-	_, negative := termOf(c, s.status)
 	switch {
 	case noCache && !validator: // it cannot be asked about
 	case s.status == 429 && !negative: // RFC 6585 §4
@@ -220,7 +220,7 @@ func (o *odometer) route() Cache {
 		StaleDespite: [][]string{nil, {"must-revalidate"}, {"proxy-revalidate"}, {"s-maxage"}, {"no-cache"}, {"must-revalidate", "proxy-revalidate", "s-maxage", "no-cache"}}[o.of(6)],
 	}
 	if o.whether() {
-		c.Negative = []Negative{{Status: []int{404, 429, 500}, TTL: 20 * time.Second}}
+		c.Negative = []Negative{{Status: []int{204, 404, 429, 500}, TTL: 20 * time.Second}}
 	}
 	return c
 }
@@ -228,7 +228,7 @@ func (o *odometer) route() Cache {
 // answer is a combination of what an answer says.
 func (o *odometer) answer() says {
 	return says{
-		status: []int{200, 302, 404, 429, 500}[o.of(5)], maxAge: o.seconds(60), sMaxAge: o.seconds(70), swr: o.seconds(40), sie: o.seconds(100),
+		status: []int{200, 204, 302, 404, 429, 500}[o.of(6)], maxAge: o.seconds(60), sMaxAge: o.seconds(70), swr: o.seconds(40), sie: o.seconds(100),
 		mustRevalidate: o.whether(), proxyRevalidate: o.whether(), noCache: o.whether(), immutable: o.whether(), tagged: o.whether(),
 		age: o.often(65 * time.Second),
 	}
@@ -236,7 +236,7 @@ func (o *odometer) answer() says {
 
 const (
 	routesOfAll  = 2 * 2 * 2 * 2 * 2 * 3 * 6 * 2
-	answersOfAll = 5 << 10
+	answersOfAll = 6 << 10
 )
 
 // Every combination of a route's keys, an answer's directives and its status, at each age where something changes and

@@ -27,7 +27,7 @@ func (w world) route(r *Route) {
 		c.ForceTTL = w.seconds()
 	}
 	if w.IntN(4) == 0 {
-		c.Negative = []Negative{{Status: []int{404, 503}, TTL: w.seconds() + time.Second}}
+		c.Negative = []Negative{{Status: []int{204, 404, 503}, TTL: w.seconds() + time.Second}}
 	}
 	if w.IntN(4) == 0 {
 		c.StaleDespite = []string{w.of("must-revalidate", "proxy-revalidate"), w.of("s-maxage", "no-cache")}
