@@ -438,3 +438,18 @@ func TestMaxStaleDoesNotReachBehindAWrite(t *testing.T) {
 		w.want("after the write", w.get("/p", "Cache-Control: max-stale"), 200, "v3", "fwd=stale")
 	})
 }
+
+// A parameter that does not count for the key does not reach the upstream either: the first visitor's would be on everyone's
+// page.
+func TestIgnoredParametersShapeNoPage(t *testing.T) {
+	inWorld(t, setup{cache: func(c *policy.Cache) { c.Key.Query.Ignore = []string{"utm_*"} }}, func(w *world) {
+		w.up.on("/p", func(r *http.Request, n int) (*http.Response, error) {
+			return served("asked for "+r.URL.RequestURI(), "Cache-Control: max-age=60")(r, n)
+		})
+		w.want("the first visitor", w.get("/p?utm_source=evil&a=1"), 200, "asked for /p?a=1", "stored")
+		w.want("the next", w.get("/p?a=1&utm_medium=x"), 200, "asked for /p?a=1", "hit")
+		w.want("one without", w.get("/p?a=1"), 200, "asked for /p?a=1", "hit")
+		w.want("another page", w.get("/p?utm_source=evil"), 200, "asked for /p", "stored")
+		w.asked("/p", 2)
+	})
+}
