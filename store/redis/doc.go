@@ -8,7 +8,8 @@
 //
 // Redis' own clock dates everything, and each replica knows how far its own is from that (clock.go). A purge writes a
 // dated note, which take and commit heed; so it is O(1), reaches every variant, and fills under way too (notes.go). A
-// Redis that comes back without the last of them is told again (recent.go).
+// Redis that comes back without the last of them is told again, and what it has forgotten is not believed until then
+// (recent.go).
 // What other replicas do is heard by one subscription; as a message may be lost, whoever waits also looks for himself
 // now and then (bell.go).
 //

@@ -26,8 +26,9 @@ const (
 // recent are the purges of the last minute, and those that Redis did not take. One that comes back without them, as after a
 // failover or from an older dump, is told them again before it is trusted (R11).
 type recent struct {
-	mu   sync.Mutex
-	list []past
+	mu    sync.Mutex
+	list  []past
+	pages map[string]int // how many of them are about a page: of most pages there is none
 }
 
 type past struct {
@@ -45,12 +46,63 @@ func (r *recent) add(p past) {
 	r.list = slices.DeleteFunc(r.list, func(old past) bool {
 		same := old.sel == p.sel && old.mode == p.mode && old.at <= p.at
 		// While Redis takes nothing, nothing that it may have lost is too old.
-		return same || p.taken && old.taken && p.heard.Sub(old.heard) > lag
+		goes := same || p.taken && old.taken && p.heard.Sub(old.heard) > lag
+		if goes {
+			r.count(old, -1)
+		}
+		return goes
 	})
 	if len(r.list) == mostRecent {
+		r.count(r.list[0], -1)
 		r.list = r.list[1:]
 	}
 	r.list = append(r.list, p)
+	r.count(p, 1)
+}
+
+func (r *recent) count(p past, n int) {
+	if p.sel.Page == "" {
+		return
+	}
+	if r.pages == nil {
+		r.pages = make(map[string]int)
+	}
+	if r.pages[p.sel.Page] += n; r.pages[p.sel.Page] == 0 {
+		delete(r.pages, p.sel.Page)
+	}
+}
+
+// about are those about a page.
+func (r *recent) about(page string) (said []store.Said) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.pages[page] == 0 {
+		return nil
+	}
+	for _, p := range r.list {
+		if p.sel.Page == page {
+			said = append(said, store.Says(p.mode, p.at))
+		}
+	}
+	return said
+}
+
+// errForgotten: Redis answers what it would not if it remembered a purge.
+var errForgotten = errors.New("its purge is forgotten")
+
+// forgotten reports whether an entry was purged and Redis does not know: it came back without that, and this replica has
+// not told it yet (R11). Such an entry counts as absent, whatever the mode: that costs a fetch.
+func (s *Store) forgotten(e *store.Entry, r reply) bool {
+	for _, said := range append(s.recent.about(e.Key.Primary), s.notes.About(e.Key, &e.Stored)) {
+		switch {
+		case e.Leased <= said.Hard:
+			return true
+		case e.Kind == policy.Signpost: // the other modes leave it
+		case e.Leased <= said.Soft[0] && r.int(takenDated) == 0, e.Leased <= said.MustValidate && r.int(takenBound) == 0:
+			return true
+		}
+	}
+	return false
 }
 
 func (r *recent) all() []past {

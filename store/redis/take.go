@@ -54,7 +54,7 @@ func (s *Store) take(ctx context.Context, key policy.Key, want store.Want, broke
 	if head := r.text(takenHead); head != "" {
 		if t.Entry, err = s.entry(ctx, key, r, want.At); err != nil && t.Lease == nil && t.HeldBy == nil {
 			switch {
-			case !errors.Is(err, store.ErrUnreadable) && !errors.Is(err, errGone):
+			case !errors.Is(err, store.ErrUnreadable) && !errors.Is(err, errGone) && !errors.Is(err, errForgotten):
 				return store.Taken{}, "", err
 			case want.TTL > 0 && broken == "":
 				return store.Taken{}, digest(head), nil
@@ -82,6 +82,9 @@ func (s *Store) entry(ctx context.Context, key policy.Key, r reply, at time.Time
 	e, size, err := store.DecodeHead(raw, key)
 	if err != nil {
 		return nil, err
+	}
+	if s.forgotten(&e, r) {
+		return nil, errForgotten
 	}
 	b, err := s.bodyOf(s.of(key), raw[binary.BigEndian.Uint32(raw[headLengthAt:]):], size)
 	if err != nil {
