@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -519,7 +520,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// top shows what this replica answers most: nine of ten from what is kept. The last is told of when its exchange has ended.
+// What is hot stays in memory, and top shows it: what this replica answers most: nine of ten from what is kept. The last is told of when its exchange has ended.
 func TestTop(t *testing.T) {
 	p := served(t, "--upstream", counting(t).URL, "--ttl", "5m")
 	for range 10 {
@@ -548,6 +549,17 @@ func TestTop(t *testing.T) {
 	out, err := run(t, "top", "--admin", p.admin, "--most", "1")
 	if err != nil || strings.Count(out, "\n") != 2 || !strings.Contains(out, p.url+"/hot") || !strings.Contains(out, "90%") {
 		t.Errorf("got %v\n%s", err, out)
+	}
+	none := regexp.MustCompile(`(?m)^weir_store_pinned_bytes(\{.*\})? 0$`) // within a second or two what is hot is pinned
+	for late := time.After(enough); ; {
+		if _, text := get(t, "http://"+p.admin+"/metrics"); strings.Contains(text, "\nweir_store_pinned_bytes") && !none.MatchString(text) {
+			break
+		}
+		select {
+		case <-late:
+			t.Fatal("nothing is pinned")
+		case <-time.After(10 * time.Millisecond):
+		}
 	}
 	if _, err := run(t, "top", "--admin", p.admin, "--sort", "size"); err == nil || !strings.Contains(err.Error(), "hits, misses, upstream_time") {
 		t.Errorf("by size: %v", err)
