@@ -90,12 +90,12 @@ func (h *hole) heal() {
 }
 
 // third is one more replica, behind a line of its own.
-func (r *replicas) third(timeout time.Duration) (*near.Store, *hole) {
+func (r *replicas) third(timeout time.Duration) (*near.Store, *Store, *hole) {
 	h := r.srv.behindHole(r.T)
 	c := r.srv.config("weir")
 	c.Addresses, c.Timeout = []string{h.socket}, timeout
-	s := before(r, r.srv.open(r, c))
-	return s, h
+	far := r.srv.open(r, c)
+	return before(r, far), far, h
 }
 
 // within has a measurement repeated when it fails: on a machine that is busy with other things a quick answer may be
@@ -140,7 +140,7 @@ func (r *replicas) everyone(c *near.Store, key policy.Key, body string) {
 // replaces something, until no replica answers the old copy.
 func TestPurgeIsObeyedInTime(t *testing.T) {
 	r := newReplicas(t)
-	c, _ := r.third(3 * time.Second)
+	c, _, _ := r.third(3 * time.Second)
 	key := page("x")
 	old := func(body string) func() bool {
 		return func() bool { return r.peeks(r.a, key) == body || r.peeks(r.b, key) == body || r.peeks(c, key) == body }
@@ -180,7 +180,7 @@ func TestPurgeIsObeyedInTime(t *testing.T) {
 // that it cannot hear of; and what it had then is never answered again, alone or when the line is back.
 func TestPurgeInABlackHole(t *testing.T) {
 	r := newReplicas(t)
-	c, hole := r.third(250 * time.Millisecond)
+	c, _, hole := r.third(250 * time.Millisecond)
 	r.replies = 50 * time.Millisecond // the purge does not wait for it
 	key, i := page("x"), 0
 	within(t, noticedAfter, func() time.Duration {

@@ -3,6 +3,7 @@ package redis
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"weir/policy"
 	"weir/store"
@@ -119,5 +120,42 @@ func TestOldSnapshot(t *testing.T) {
 			got, err := s.Take(ctx, page("kept"), look())
 			return err == nil && got.Alone == nil && got.Entry != nil
 		})
+	}
+}
+
+// TestForgottenPurgeIsRung: what is told again is news to a replica that was deaf when the purge came, and has asked Redis since that
+// forgot it. Of several who tell, the first rings.
+func TestForgottenPurgeIsRung(t *testing.T) {
+	r := newReplicas(t)
+	ctx := t.Context()
+	c, deaf, hole := r.third(250 * time.Millisecond)
+	r.replies = 50 * time.Millisecond
+	for mode := range store.MustValidate + 1 {
+		key := page(fmt.Sprint(mode))
+		for _, sel := range []policy.Selector{{Page: key.Primary}, {Tag: "red"}} {
+			r.fill(key, "old")
+			snapshot := r.raw.Dump(ctx, r.of(key).head).Val()
+			hole.swallows.Store(true)
+			_, err := r.a.Purge(ctx, sel, mode)
+			r.must(err)
+			eventually(t, "it notices", func() bool { return !deaf.bell.hears() })
+			hole.heal()
+			eventually(t, "it hears again", deaf.bell.hears)
+			r.must(r.raw.FlushDB(ctx).Err())
+			r.must(r.raw.RestoreReplace(ctx, r.of(key).head, long, snapshot).Err())
+			eventually(t, "it is answered by a Redis that forgot", func() bool {
+				_, _ = c.Take(ctx, key, look())
+				return r.peeks(c, key) == "old"
+			})
+			r.must(r.replay(ctx))
+			eventually(t, "it obeys what is told again", func() bool { return r.peeks(c, key) == "" })
+			r.must(r.other.replay(ctx))
+			rung := r.raw.Get(ctx, r.of(key).bell).Val()
+			r.must(r.replay(ctx))
+			r.must(r.other.replay(ctx))
+			if again := r.raw.Get(ctx, r.of(key).bell).Val(); again != rung {
+				t.Errorf("%+v, mode %d: what is known is rung, number %s after %s", sel, mode, again, rung)
+			}
+		}
 	}
 }

@@ -123,7 +123,7 @@ func (s *Store) remember(p past) {
 	}
 }
 
-// replay tells Redis the recent purges again, with the dates that they had. Those that it never took are rung, too.
+// replay tells Redis the recent purges again, with the dates that they had. Those that are news to it are rung, too.
 func (s *Store) replay(ctx context.Context) error {
 	var calls []call
 	for _, p := range s.recent.all() {
@@ -144,10 +144,7 @@ func (s *Store) replay(ctx context.Context) error {
 // again are the steps that write a note once more.
 func (s *Store) again(p past) (calls []call) {
 	note := noteOf(p.sel, p.mode)
-	var ring []byte
-	if !p.taken {
-		ring = s.bell.message(message{Purge: &note})
-	}
+	ring := s.bell.message(message{Purge: &note})
 	if p.sel.Page != "" {
 		return []call{s.pageStep(note, p.at, ring)}
 	}

@@ -2,6 +2,7 @@
 -- KEYS: notes bell
 -- ARGV: field('all', 'prefix' or a label) prefix host(the field where there is no room for the prefix)
 --   mode(0: hard, 1: soft, 2: must validate) date(µs; 0: now) least(µs: no earlier than that) channel message
+-- What is told again rings if it was forgotten, as in purge.lua.
 -- Answers the note's date, how many heard the bell, and how many replicas follow.
 local field, stamp = ARGV[1], tonumber(ARGV[5])
 local now = clock()
@@ -11,7 +12,8 @@ if got.err then -- a stranger's
   got = {}
 end
 local last = sane(got[1]) or 0
-if stamp == 0 then
+local news = stamp == 0
+if news then
   stamp = math.max(now, last, tonumber(ARGV[6]))
 end
 local old = now - 1000 * longest -- what lay there then has gone by itself
@@ -26,7 +28,7 @@ if field == 'prefix' then
     end
   end
   if #list < prefixes then
-    date(dates, kind(ARGV[4]), stamp)
+    news = date(dates, kind(ARGV[4]), stamp) or news
     list[#list + 1] = noted(dates) .. '|' .. ARGV[2]
     value = table.concat(list, '\n')
   else
@@ -35,7 +37,7 @@ if field == 'prefix' then
 end
 if field ~= 'prefix' then
   local dates = note(value)
-  date(dates, kind(ARGV[4]), stamp)
+  news = date(dates, kind(ARGV[4]), stamp) or news
   value = noted(dates)
 end
 -- As in must_set: deleting first lets the rest through.
@@ -48,5 +50,5 @@ for i = 1, some.err and 0 or #some, 2 do
     redis.call('HDEL', KEYS[1], some[i])
   end
 end
-local heard = ring(KEYS[2], ARGV[7], stamp, revoked, 0, ARGV[8])
+local heard = ring(KEYS[2], ARGV[7], stamp, revoked, 0, news and ARGV[8] or '')
 return { now, stamp, heard, followers() }

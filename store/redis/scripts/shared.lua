@@ -70,21 +70,23 @@ local function noted(dates)
   return table.concat(parts, '|')
 end
 
--- One date more, as Dates.add in store/notes.go.
+-- One date more, as Dates.add in store/notes.go; tells whether that is news.
 local function date(dates, kind, stamp)
   if kind ~= SOFT then
+    local news = stamp > dates[kind]
     dates[kind] = math.max(dates[kind], stamp)
-    return
+    return news
   end
   for i = SOFT, #dates do
     if stamp == dates[i] then
-      return
+      return false
     elseif stamp > dates[i] then
       table.insert(dates, i, stamp)
       table.remove(dates)
-      return
+      return true
     end
   end
+  return false
 end
 
 local function add(dates, more)
