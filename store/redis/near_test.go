@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -236,9 +237,10 @@ func TestFullRedisIsAnIsland(t *testing.T) {
 // A million of them, by hand: go test ./store/memory ./store/near ./store/redis -run PurgedIsNever -v -timeout 2h -args -purges 1000000.
 var purges = flag.Int("purges", 0, "how many purges a history has")
 
-// TestPurgedIsNeverAnswered: fills, looks and purges by chance, while lines break and Redis is flushed. A replica that
+// TestPurgedIsNeverAnswered: fills, looks and purges by chance, while lines break and Redis is flushed, or comes back from a snapshot. A replica that
 // has not noticed yet that it is deaf has a second; all others have none.
 func TestPurgedIsNeverAnswered(t *testing.T) {
+	var disturbed sync.Mutex
 	for name, h := range map[string]*storetest.History{
 		"undisturbed": {},
 		"disturbed":   {Bound: time.Second},
@@ -248,9 +250,17 @@ func TestPurgedIsNeverAnswered(t *testing.T) {
 			h.Seed, h.Steps, h.Pause, h.Purges = rand.Uint64(), 500, 2*time.Millisecond, *purges
 			if h.Bound > 0 {
 				h.Disturb = func(dice *rand.Rand) {
-					if dice.IntN(4) == 0 {
+					disturbed.Lock()
+					defer disturbed.Unlock()
+					switch n := dice.IntN(60); {
+					case n == 0: // it comes back as it was some time ago
+						r.srv.kill()
+						r.srv.start()
+					case n < 3:
+						r.must(r.raw.Save(t.Context()).Err())
+					case n < 15:
 						r.must(r.raw.FlushDB(t.Context()).Err())
-					} else {
+					default:
 						r.must(r.raw.Do(t.Context(), "client", "kill", "type", "pubsub").Err())
 					}
 				}
