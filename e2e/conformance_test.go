@@ -57,7 +57,11 @@ func TestConformance(t *testing.T) {
 					t.Fatal(err)
 				}
 				t.Cleanup(r.close)
-				flags = []string{"--redis", r.line.address()}
+				l, err := r.line("all")
+				if err != nil {
+					t.Fatal(err)
+				}
+				flags = []string{"--redis", l.address()}
 			}
 			for i := range replicas {
 				j.addresses = append(j.addresses, stand(t, fmt.Sprint(name, " ", i+1), j.upstream.address, flags).listen)

@@ -108,7 +108,7 @@ func (w *world) lookRedis(args []string) error {
 	}
 	switch args[0] {
 	case "asked":
-		if err := count(float64(w.redis.line.asked()), args[1]); err != nil {
+		if err := count(float64(w.redis.asked()), args[1]); err != nil {
 			return fmt.Errorf("commands for Redis: %w", err)
 		}
 		return nil
@@ -116,7 +116,7 @@ func (w *world) lookRedis(args []string) error {
 	default:
 		return permanent{script.ErrUsage}
 	}
-	if w.redis.line.has(args[1]) {
+	if w.redis.has(args[1]) {
 		return permanent{fmt.Errorf("a replica has sent %q to Redis", args[1])}
 	}
 	return nil

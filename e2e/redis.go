@@ -6,31 +6,60 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// redis is a private redis-server, and the line between it and the replicas.
+// redis is a private redis-server, and a line to it for each replica.
 type redis struct {
 	dir     string
 	command *exec.Cmd
-	line    *line
+
+	lines map[string]*line
+	state condition // of lines that are still to come
 }
 
-// newRedis starts a server in an empty folder. The line is there before the server is.
+// newRedis starts a server in an empty folder.
 func newRedis(dir string) (*redis, error) {
-	r := &redis{dir: dir}
-	l, err := newLine(r.socket())
-	if err != nil {
-		return nil, err
-	}
-	r.line = l
+	r := &redis{dir: dir, lines: map[string]*line{}}
 	return r, r.start()
+}
+
+// line is a replica's own, which stays when another process takes its name.
+func (r *redis) line(replica string) (*line, error) {
+	l := r.lines[replica]
+	if l != nil {
+		return l, nil
+	}
+	l, err := newLine(r.socket())
+	if err == nil {
+		l.set(r.state)
+		r.lines[replica] = l
+	}
+	return l, err
+}
+
+// set changes the lines of some replicas, or of all that there are and will be.
+func (r *redis) set(c condition, replicas []string) error {
+	if len(replicas) == 0 {
+		r.state = c
+		replicas = slices.Collect(maps.Keys(r.lines))
+	}
+	for _, name := range replicas {
+		l, err := r.line(name)
+		if err != nil {
+			return err
+		}
+		l.set(c)
+	}
+	return nil
 }
 
 func (r *redis) socket() string { return filepath.Join(r.dir, "redis.sock") }
@@ -73,7 +102,9 @@ func (r *redis) kill() error {
 }
 
 func (r *redis) close() {
-	r.line.close()
+	for _, l := range r.lines {
+		l.close()
+	}
 	r.kill()
 }
 
@@ -128,6 +159,12 @@ func (l *line) set(c condition) {
 	}
 }
 
+func (l *line) is(c condition) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == c
+}
+
 func (l *line) close() {
 	l.listener.Close()
 	l.set(cut)
@@ -135,13 +172,35 @@ func (l *line) close() {
 }
 
 // has tells whether the server was ever sent these bytes.
+func (r *redis) has(text string) bool {
+	for _, l := range r.lines {
+		if l.has(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// mark begins to count what is asked of the server.
+func (r *redis) mark() {
+	for _, l := range r.lines {
+		l.mark()
+	}
+}
+
+func (r *redis) asked() (n int) {
+	for _, l := range r.lines {
+		n += l.asked()
+	}
+	return n
+}
+
 func (l *line) has(text string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return bytes.Contains(l.carried.Bytes(), []byte(text))
 }
 
-// mark begins to count what is asked of the server.
 func (l *line) mark() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,7 +36,7 @@ func (w *world) verbs() map[string]script.Cmd {
 		"settle":   {"", "until no replica fetches anything any more", 0, w.settle},
 		"purge":    {"replica path|tag=…|prefix=…|host=…|route=…|all [soft]", "purge through the admin port", 2, w.purge},
 		"warm":     {"replica job", "bring a job's pages anew through the admin port, and wait until all are", 2, w.warm},
-		"redis":    {"start | kill | flush | cut | pause | blackhole | heal | mark", "the Redis and the line to it", 1, w.doRedis},
+		"redis":    {"start | kill | flush | mark | (cut | pause | blackhole | heal) [replica...]", "the Redis, and the lines to it", 1, w.doRedis},
 		"expect":   {"what...", "wait for an answer and check it, or check a count now", 2, w.expect},
 		"until":    {"[limit] what...", "the same, tried until it holds", 2, w.until},
 	} {
@@ -259,7 +259,7 @@ func (w *world) settle([]string) error {
 	})
 }
 
-// purge is done when every replica that shares the Redis confirms it: on busy cores one may need longer than a purge waits
+// purge is done when every replica that Redis reaches confirms it: on busy cores one may need longer than a purge waits
 // for it.
 func (w *world) purge(args []string) error {
 	r, err := w.replica(args[0])
@@ -286,8 +286,8 @@ func (w *world) purge(args []string) error {
 		if err := json.Unmarshal([]byte(text), &receipt); err != nil {
 			return permanent{err}
 		}
-		if alive := w.alive(); w.redis != nil && receipt.Replicas < alive {
-			return fmt.Errorf("%d of %d replicas confirm the purge", receipt.Replicas, alive)
+		if reached := w.reached(); w.redis != nil && receipt.Replicas < reached {
+			return fmt.Errorf("%d of %d replicas confirm the purge", receipt.Replicas, reached)
 		}
 		return nil
 	})
@@ -312,12 +312,15 @@ func (w *world) warm(args []string) error {
 	return err
 }
 
-func (w *world) alive() (n int) {
-	for _, r := range w.replicas {
+// reached counts the replicas that live and have a whole line to Redis.
+func (w *world) reached() (n int) {
+	for name, r := range w.replicas {
 		select {
 		case <-r.gone:
 		default:
-			n++
+			if w.redis != nil && w.redis.lines[name].is(whole) {
+				n++
+			}
 		}
 	}
 	return n
@@ -339,15 +342,15 @@ func (w *world) doRedis(args []string) (err error) {
 	case "flush":
 		return w.redis.say("FLUSHALL")
 	case "cut":
-		w.redis.line.set(cut)
+		return w.redis.set(cut, args[1:])
 	case "pause":
-		w.redis.line.set(paused)
+		return w.redis.set(paused, args[1:])
 	case "blackhole":
-		w.redis.line.set(blackhole)
+		return w.redis.set(blackhole, args[1:])
 	case "heal":
-		w.redis.line.set(whole)
+		return w.redis.set(whole, args[1:])
 	case "mark":
-		w.redis.line.mark()
+		w.redis.mark()
 	default:
 		return script.ErrUsage
 	}

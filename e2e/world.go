@@ -69,6 +69,11 @@ func (w *world) account() string {
 
 // start makes a process of ours and waits until it listens.
 func (w *world) start(name string) error {
+	if w.redis != nil {
+		if _, err := w.redis.line(name); err != nil {
+			return err
+		}
+	}
 	file := filepath.Join(w.dir, name+".generated.yaml")
 	if err := os.WriteFile(file, []byte(w.config(name)), 0o600); err != nil {
 		return err
@@ -105,7 +110,7 @@ routes: [{ name: all, match: { path: /* }, upstream: upstream }]
 		case variable == "UPSTREAM":
 			return "http://" + w.upstream.address
 		case variable == "REDIS" && w.redis != nil:
-			return w.redis.line.address()
+			return w.redis.lines[name].address()
 		}
 		return "$" + variable
 	})
