@@ -93,14 +93,6 @@ type herd struct {
 // ours: only replicas of ours share a Redis.
 func (h *herd) ours() bool { return h.redis != nil }
 
-// doors are where clients come in.
-func (h *herd) doors() (all []string) {
-	for _, name := range slices.Sorted(maps.Keys(h.replicas)) {
-		all = append(all, h.replicas[name].listen)
-	}
-	return all
-}
-
 func (h *herd) script(r reply) { h.upstream.script(h.path, r) }
 
 func (h *herd) send(door string) *answer {

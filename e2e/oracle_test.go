@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// oracle is an upstream whose every body names its page and version, and which so can tell of any answer whose it is,
+// and how old.
+type oracle struct {
+	*httptest.Server
+	pace func(n int) pace
+
+	mu        sync.Mutex
+	pages     map[string]*oraclePage
+	now, most int // requests under way, and how many ever were
+}
+
+// pace is how a page is answered.
+type pace struct {
+	control       string
+	size          int
+	delay, spread time.Duration // before the head, and while the body comes
+}
+
+type oraclePage struct {
+	n, version int
+	asked      int
+	now, most  int
+	sent       map[int]time.Time // when a version was answered last
+	purged     int               // versions up to this one are gone
+	purgedAt   time.Time         // as acknowledged
+}
+
+func newOracle(t *testing.T, pace func(n int) pace) *oracle {
+	o := &oracle{pace: pace, pages: map[string]*oraclePage{}}
+	o.Server = httptest.NewServer(o)
+	t.Cleanup(o.Close)
+	return o
+}
+
+func pageName(n int) string { return fmt.Sprint("/page/", n) }
+
+// see gives a page under the lock.
+func (o *oracle) see(n int, do func(*oraclePage)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.pages[pageName(n)]
+	if p == nil {
+		p = &oraclePage{n: n, version: 1, sent: map[int]time.Time{}}
+		o.pages[pageName(n)] = p
+	}
+	do(p)
+}
+
+func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/page/"))
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	version, pace := 0, o.pace(n)
+	o.see(n, func(p *oraclePage) {
+		p.asked++
+		p.now++
+		o.now++
+		p.most, o.most = max(p.most, p.now), max(o.most, o.now)
+	})
+	defer o.see(n, func(p *oraclePage) { p.now--; o.now-- })
+	select {
+	case <-time.After(pace.delay):
+	case <-r.Context().Done():
+		return
+	}
+	o.see(n, func(p *oraclePage) {
+		if r.Method == http.MethodPost {
+			p.version++
+		}
+		version = p.version
+		p.sent[version] = time.Now()
+	})
+	w.Header().Set("Cache-Control", pace.control)
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, version))
+	w.Header().Set("Cache-Tag", fmt.Sprintf("tag-%d", n%10))
+	w.Header().Set("Content-Type", "text/plain")
+	body := testimony(n, version, pace.size)
+	http.ServeContent(w, r, "", time.Time{}, &slowly{strings.NewReader(body), pace.spread * (32 << 10) / time.Duration(len(body))})
+}
+
+// slowly waits before each read of at most 32 KiB.
+type slowly struct {
+	*strings.Reader
+	wait time.Duration
+}
+
+func (s *slowly) Read(b []byte) (int, error) {
+	if s.wait > 0 {
+		<-time.After(s.wait)
+	}
+	return s.Reader.Read(b[:min(len(b), 32<<10)])
+}
+
+// WriteTo would pass all at once.
+func (s *slowly) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{s}) }
+
+// testimony is the body of a version of a page: no other's has a stretch of it, and it ends with the hash of what it says.
+func testimony(n, version, size int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "page %d version %d\n", n, version)
+	for i := 0; b.Len() < size; i++ {
+		b.WriteString(strconv.Itoa(n) + "." + strconv.Itoa(version) + "." + strconv.Itoa(i) + " ")
+	}
+	return fmt.Sprintf("%s\n%08x", b.String(), crc32.ChecksumIEEE([]byte(b.String())))
+}
+
+// versionOf reads which version of a page a body is, all of it.
+func versionOf(n, size int, body string) (version int, err error) {
+	var page int
+	if _, err := fmt.Sscanf(body, "page %d version %d\n", &page, &version); err != nil {
+		return 0, fmt.Errorf("no page: %.80q", body)
+	}
+	if page != n {
+		return 0, fmt.Errorf("it is page %d", page)
+	}
+	if want := testimony(n, version, size); body != want {
+		at := 0
+		for at < min(len(body), len(want)) && body[at] == want[at] {
+			at++
+		}
+		return 0, fmt.Errorf("version %d, but for byte %d of %d (%d came)", version, at, len(want), len(body))
+	}
+	return version, nil
+}
