@@ -15,11 +15,14 @@ var seed = flag.Uint64("seed", 1, "of random histories")
 // every answer which version it must be, and of every page how often it may have been fetched: however many replicas
 // there are, they are one cache.
 func TestOneHistory(t *testing.T) {
-	seed := *seed
+	seed, steps := *seed, 120
+	if *long {
+		steps = 1000
+	}
 	for _, names := range [][]string{{"a"}, {"a", "b", "c"}} {
 		t.Run(fmt.Sprint(len(names)), func(t *testing.T) {
 			h := newHistory(t, names, rand.New(rand.NewPCG(seed, 0)))
-			for step := range 200 {
+			for step := range steps {
 				if err := h.step(); err != nil {
 					t.Fatalf("seed %d, step %d: %v", seed, step, err)
 				}
