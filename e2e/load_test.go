@@ -229,7 +229,7 @@ func TestLoadHotPage(t *testing.T) {
 				t.Fatalf("%v\n%s", err, got)
 			}
 		}
-		w.redis.line.mark()
+		w.redis.mark()
 		for i := range rounds {
 			get(fmt.Sprint("/cold/", i))
 			for range hot {
@@ -237,7 +237,7 @@ func TestLoadHotPage(t *testing.T) {
 			}
 		}
 		settle(t, w)
-		return w.redis.line.asked()
+		return w.redis.asked()
 	}
 	load("near", 0) // what the large ones cost when Redis has them
 	far := load("far", 99) - load("far", 0)
