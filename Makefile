@@ -5,7 +5,7 @@ FUZZTIME ?= 10s
 SUITE ?= ../shared/cache-tests/tests.json
 as_root = $$([ "$$(id -u)" = 0 ] || echo sudo)
 
-.PHONY: test redis lint fuzz bench conformance stampede real image
+.PHONY: test redis lint fuzz bench conformance stampede chaos real image
 
 # Every test, under the race detector. Redis is a real one, so it is installed where it is missing.
 test: redis
@@ -44,6 +44,12 @@ conformance:
 # whose Debian package is installed. Four minutes.
 stampede: redis
 	$(GO) test -count=1 -v -run Stampede ./e2e -args -long
+
+# Random faults for two minutes against three replicas under 200 clients; every answer is held to what is promised.
+# The same again: make chaos SEED=7.
+SEED ?= $$(date +%s)
+chaos: redis
+	$(GO) test -count=1 -v -timeout 30m -run Chaos ./e2e -args -chaos 2m -seed $(SEED)
 
 # In front of servers that none of us wrote: nginx and Python's.
 real:

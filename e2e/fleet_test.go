@@ -128,9 +128,9 @@ func (l *traffic) askedEach(pages int) (asked []int) {
 // Redis is emptied under load over hot pages, by -long 1,000 requests a second over 500: each page is asked for at most once, within the
 // upstream's limit, and every client is served. With the near tier hardly anybody notices; without it all pages are cold.
 func TestLoadFlush(t *testing.T) {
-	pages, rate := 100, 200
+	pages, rate, after := 100, 200, 2*time.Second
 	if *long {
-		pages, rate = 500, 1000
+		pages, rate, after = 500, 1000, 4*time.Second
 	}
 	for _, near := range []string{"true", "false"} {
 		t.Run("near "+near, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestLoadFlush(t *testing.T) {
 			if err := l.redis.say("FLUSHALL"); err != nil {
 				t.Error(err)
 			}
-			<-time.After(4 * time.Second)
+			<-time.After(after)
 			stop()
 			l.report(t, "after the flush")
 			more, again := 0, 0

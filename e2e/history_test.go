@@ -15,7 +15,7 @@ var seed = flag.Uint64("seed", 1, "of random histories")
 // every answer which version it must be, and of every page how often it may have been fetched: however many replicas
 // there are, they are one cache.
 func TestOneHistory(t *testing.T) {
-	seed, steps := *seed, 120
+	seed, steps := *seed, 80
 	if *long {
 		steps = 1000
 	}

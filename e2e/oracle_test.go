@@ -17,7 +17,8 @@ import (
 // and how old.
 type oracle struct {
 	*httptest.Server
-	pace func(n int) pace
+	pace    func(n int) pace
+	crowded func(p oraclePage, now int) // told when a page is asked for, if somebody wants to know
 
 	mu        sync.Mutex
 	pages     map[string]*oraclePage
@@ -38,6 +39,7 @@ type oraclePage struct {
 	sent       map[int]time.Time // when a version was answered last
 	purged     int               // versions up to this one are gone
 	purgedAt   time.Time         // as acknowledged
+	purging    time.Time         // when a purge was asked for last
 }
 
 func newOracle(t *testing.T, pace func(n int) pace) *oracle {
@@ -68,12 +70,18 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version, pace := 0, o.pace(n)
+	var seen oraclePage
+	var now int
 	o.see(n, func(p *oraclePage) {
 		p.asked++
 		p.now++
 		o.now++
 		p.most, o.most = max(p.most, p.now), max(o.most, o.now)
+		seen, now = *p, o.now
 	})
+	if o.crowded != nil {
+		o.crowded(seen, now)
+	}
 	defer o.see(n, func(p *oraclePage) { p.now--; o.now-- })
 	select {
 	case <-time.After(pace.delay):

@@ -24,6 +24,8 @@ type redis struct {
 
 	lines map[string]*line
 	state condition // of lines that are still to come
+
+	forgets bool // lines do not keep what they have carried
 }
 
 // newRedis starts a server in an empty folder.
@@ -41,6 +43,7 @@ func (r *redis) line(replica string) (*line, error) {
 	l, err := newLine(r.socket())
 	if err == nil {
 		l.set(r.state)
+		l.forgets = r.forgets
 		r.lines[replica] = l
 	}
 	return l, err
@@ -123,6 +126,7 @@ type line struct {
 	to       string
 	listener net.Listener
 	running  sync.WaitGroup
+	forgets  bool // what it has carried
 
 	mu      sync.Mutex
 	state   condition
@@ -278,9 +282,11 @@ func (l *line) carry(to, from net.Conn, copied io.Writer) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 && l.pass(to, from) {
-			l.mu.Lock()
-			copied.Write(buffer[:n])
-			l.mu.Unlock()
+			if !l.forgets {
+				l.mu.Lock()
+				copied.Write(buffer[:n])
+				l.mu.Unlock()
+			}
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}

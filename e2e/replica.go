@@ -118,7 +118,10 @@ func (r *replica) close() error {
 
 // counter sums the samples of one metric. The name stands without its prefix weir_ and may select by labels:
 // exchanges_total{action=serve,reason=fresh}. What was never counted is 0.
-func (r *replica) counter(name string) (float64, error) {
+func (r *replica) counter(name string) (float64, error) { return r.metric("weir_" + name) }
+
+// metric is the same by its whole name.
+func (r *replica) metric(name string) (float64, error) {
 	res, err := http.Get("http://" + r.admin + "/metrics")
 	if err != nil {
 		return 0, err
@@ -129,7 +132,7 @@ func (r *replica) counter(name string) (float64, error) {
 		return 0, errors.Join(err, fmt.Errorf("/metrics: %s\n%s", res.Status, text))
 	}
 	name, labels, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{")
-	return sum(string(text), "weir_"+name, strings.Split(labels, ","))
+	return sum(string(text), name, strings.Split(labels, ","))
 }
 
 var sample = regexp.MustCompile(`(?m)^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)`)

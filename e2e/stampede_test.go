@@ -168,13 +168,20 @@ func (h *herd) prime() {
 func (h *herd) expire(control string) {
 	h.script(reply{status: 200, header: header("Cache-Control", control), body: "old"})
 	h.prime()
-	<-time.After(2100 * time.Millisecond)
+	if h.ours() {
+		<-time.After(1100 * time.Millisecond)
+	} else {
+		<-time.After(2100 * time.Millisecond)
+	}
 }
 
 // follow lets the crowd come when a body is under way.
 func (h *herd) follow(framing string) {
-	body := filler(5 << 20)
-	h.script(reply{status: 200, header: header("Cache-Control", "max-age=60"), body: body, framing: framing, spread: 3 * time.Second})
+	body, spread := filler(5<<20), time.Second
+	if *long {
+		spread = 3 * time.Second
+	}
+	h.script(reply{status: 200, header: header("Cache-Control", "max-age=60"), body: body, framing: framing, spread: spread})
 	leader := h.send(h.doors()[0])
 	<-time.After(500 * time.Millisecond)
 	h.rush(20)

@@ -69,16 +69,7 @@ func (w *world) account() string {
 
 // start makes a process of ours and waits until it listens.
 func (w *world) start(name string) error {
-	if w.redis != nil {
-		if _, err := w.redis.line(name); err != nil {
-			return err
-		}
-	}
-	file := filepath.Join(w.dir, name+".generated.yaml")
-	if err := os.WriteFile(file, []byte(w.config(name)), 0o600); err != nil {
-		return err
-	}
-	r, err := launch(name, w.binary, "serve", "--config", file)
+	r, err := w.process(name)
 	if err != nil {
 		return err
 	}
@@ -87,6 +78,20 @@ func (w *world) start(name string) error {
 	}
 	w.replicas[name] = r
 	return r.await()
+}
+
+// process is a new one of ours, under a name that another may still have.
+func (w *world) process(name string) (*replica, error) {
+	if w.redis != nil {
+		if _, err := w.redis.line(name); err != nil {
+			return nil, err
+		}
+	}
+	file := filepath.Join(w.dir, name+".generated.yaml")
+	if err := os.WriteFile(file, []byte(w.config(name)), 0o600); err != nil {
+		return nil, err
+	}
+	return launch(name, w.binary, "serve", "--config", file)
 }
 
 // config is what a replica is told: what every scenario needs, the archive's section for all, its section for this one.
