@@ -157,7 +157,7 @@ func (s *Store) transfer(ctx context.Context, size int, run func(ctx context.Con
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+time.Duration(size)*time.Second/slowest)
 	defer cancel()
-	return run(ctx, s.bulk)
+	return again(func() error { return run(ctx, s.bulk) })
 }
 
 // fetch reads one segment. Its length is the checksum's to judge.

@@ -5,9 +5,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -126,7 +128,11 @@ func (s *Store) run(ctx context.Context, step *redis.Script, keys []string, args
 	short, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	asked := time.Now()
-	got, err := step.Run(short, s.client, keys, args...).Slice()
+	var got []any
+	err := again(func() (err error) {
+		got, err = step.Run(short, s.client, keys, args...).Slice()
+		return err
+	})
 	answered := time.Now()
 	if err == nil && len(got) == 0 {
 		err = errors.New("empty reply")
@@ -142,6 +148,21 @@ func (s *Store) run(ctx context.Context, step *redis.Script, keys []string, args
 	r := reply(got)
 	s.clock.learn(asked, answered, r.int(0))
 	return r[1:], nil
+}
+
+// resets is how often in a row a connection may break under what is sent.
+const resets = 4
+
+// again does once more what a connection broke under, as all do one after the other when Redis is restarted or somebody
+// between resets them. Whatever is sent may be repeated: steps go by their tokens, and a purge is dated twice.
+func again(do func() error) (err error) {
+	for range resets {
+		err = do()
+		if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+			break
+		}
+	}
+	return err
 }
 
 // call is an atomic step to be run among others.
@@ -166,18 +187,20 @@ func (s *Store) runAll(ctx context.Context, calls []call) ([]reply, error) {
 func (s *Store) pipe(ctx context.Context, calls []call) ([]reply, error) {
 	short, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	send := func() ([]redis.Cmder, error) {
-		return s.client.Pipelined(short, func(p redis.Pipeliner) error {
+	var got []redis.Cmder
+	send := func() (err error) {
+		got, err = s.client.Pipelined(short, func(p redis.Pipeliner) error {
 			for _, c := range calls {
 				p.EvalSha(short, c.step.Hash(), c.keys, c.args...)
 			}
 			return nil
 		})
+		return err
 	}
-	got, err := send()
+	err := again(send)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		if err = s.teach(short, calls); err == nil {
-			got, err = send()
+			err = send()
 		}
 	}
 	if err != nil {
@@ -247,7 +270,7 @@ func sentinel(ctx context.Context, err error) error {
 		return err
 	case refusesWrites(err.Error()):
 		return fmt.Errorf("%w: %w", store.ErrReadOnly, err)
-	case errors.As(err, &answer) && !redis.IsLoadingError(err) && !redis.IsMasterDownError(err) && !redis.IsClusterDownError(err),
+	case errors.As(err, &answer) && !refusesUs(err) && !redis.IsLoadingError(err) && !redis.IsMasterDownError(err) && !redis.IsClusterDownError(err),
 		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
@@ -262,6 +285,12 @@ func refusesWrites(message string) bool {
 		}
 	}
 	return false
+}
+
+// refusesUs tells what keeps a connection from coming about, and each next one too, as long as the file or Redis is not
+// mended.
+func refusesUs(err error) bool {
+	return redis.IsAuthError(err) || strings.Contains(err.Error(), "DB index is out of range")
 }
 
 // about names the verb and the key in an error.

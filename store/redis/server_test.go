@@ -55,7 +55,7 @@ func (s *server) start() {
 	defer func() { _ = c.Close() }()
 	eventually(s.t, "redis-server answers", func() bool {
 		err := c.Ping(s.t.Context()).Err()
-		return err == nil || redis.IsAuthError(err)
+		return err == nil || redis.IsAuthError(err) || redis.IsLoadingError(err)
 	})
 }
 
