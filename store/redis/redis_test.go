@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	long = time.Minute
-	mib  = 1 << 20
+	long  = time.Minute
+	short = 50 * time.Millisecond
+	mib   = 1 << 20
 )
 
 func page(name string) policy.Key { return policy.Key{Primary: "api http://example.com/" + name} }
@@ -253,6 +254,56 @@ func TestForeignData(t *testing.T) {
 					t.Fatalf("%s under %s: %v", what, key, err)
 				}
 			}
+		}
+	}
+}
+
+// TestRollingUpgrade: a later version's entry is a miss, whose lease can be had, and which can be replaced.
+func TestRollingUpgrade(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	b.seed(page("x"), "one", long)
+	n := b.of(page("x"))
+	later := []byte(b.raw.Get(ctx, n.head).Val())
+	later[4] = 2 // and its checksum, which is about the version
+	b.must(b.raw.Set(ctx, n.head, later, long).Err())
+	if e := b.taken(page("x"), look()).Entry; e != nil {
+		t.Errorf("it was read as %+v", e)
+	}
+	p, err := b.Purge(ctx, policy.Selector{Page: page("x").Primary}, store.Soft)
+	b.must(err)
+	if now := b.raw.Get(ctx, n.head).Val(); now != string(later) || p.Estimate != 0 {
+		t.Errorf("a soft purge has made of it %q, and counted %d", now, p.Estimate)
+	}
+	l := b.lease(page("x"), "t2")
+	b.must(b.Commit(ctx, l, write(page("x"), answer("two", long))))
+	b.holds(page("x"), "two")
+}
+
+// TestUniquePagesLeaveNothing: what was stored once and never asked for again leaves Redis as empty as it was, soon after
+// its time; large bodies stay for those who may be reading them.
+func TestUniquePagesLeaveNothing(t *testing.T) {
+	b := newBench(t)
+	ctx := t.Context()
+	for i := range 500 {
+		key := page(fmt.Sprint("small/", i))
+		w := write(key, answer("one", short))
+		w.Keep = short
+		b.must(b.Commit(ctx, b.lease(key, key.Primary), w))
+		w.Entry = answer(strings.Repeat("x", 2*inlineSize), short)
+		w.Key = page(fmt.Sprint("large/", i%10))
+		if got := b.taken(w.Key, want(key.Primary)); got.Lease != nil {
+			b.must(b.Commit(ctx, *got.Lease, w))
+		}
+	}
+	var left []string
+	eventually(t, "all but the segments is gone", func() bool {
+		left = b.raw.Keys(ctx, "*").Val()
+		return !slices.ContainsFunc(left, func(key string) bool { return !strings.Contains(key, ":seg:") && !strings.HasSuffix(key, ":bell") })
+	})
+	for _, key := range left {
+		if ttl := b.raw.PTTL(ctx, key).Val(); strings.Contains(key, ":seg:") && (ttl < 0 || ttl > readers+short) {
+			t.Errorf("%s stays %v", key, ttl)
 		}
 	}
 }
