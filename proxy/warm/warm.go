@@ -83,13 +83,17 @@ func (w *Warmer) Use(configs []Config) {
 	if w.life.Err() != nil {
 		return
 	}
-	jobs := make([]*job, len(configs))
+	jobs, ending := make([]*job, len(configs)), []*job{}
 	for _, j := range w.running() {
 		if i := slices.IndexFunc(configs, func(c Config) bool { return reflect.DeepEqual(c, j.config) }); i >= 0 {
 			jobs[i] = j
 		} else {
-			j.end()
+			j.stop()
+			ending = append(ending, j)
 		}
+	}
+	for _, j := range ending {
+		j.end()
 	}
 	for i, c := range configs {
 		if jobs[i] == nil {
