@@ -214,8 +214,8 @@ func (p *Plan) acceptsStale(s *Stored, now time.Time) bool {
 	return !s.NoStale && len(p.Particular) == 0 && (d.anyStale || d.maxStale >= 0 && now.Sub(s.FreshUntil) <= duration(d.maxStale))
 }
 
-// May answers whether a waiting exchange may use what a fill brought (R1, R2, R3). Serve: use it. Lookup: another
-// variant; look up again under its own key (Parted). Validate: board the next fill. Fetch: go alone, at once.
+// May answers whether a waiting exchange may use what a fill brought (R1, R2, R3). Serve: use it. Lookup: look up again, in
+// the case of another variant under its own key (Parted). Validate: board the next fill. Fetch: go alone, at once.
 func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decision {
 	s := &brought.Stored
 	d := Decision{Action: Serve, Reason: CollapsedAnswer, Age: s.AgeAt(at.Now)}
@@ -227,6 +227,10 @@ func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decis
 		if !order.Confirmed {
 			d.Reason = None
 		}
+		return d
+	case brought.Private && brought.isAskersAlone() && len(plan.Particular) == 0:
+		// It is refused to all for who had asked (R4): of an answer to those who do not tell who they are nothing is known.
+		d.Action, d.Reason = Lookup, brought.Reason
 		return d
 	case brought.Private || s.Kind == Marker || s.Kind == Signpost:
 		d.Action, d.Reason = Fetch, brought.Reason
@@ -252,6 +256,11 @@ func (p *Policy) May(plan Plan, brought Admission, order Order, at Moment) Decis
 	return plan.shares(brought, order, d, at.Now)
 }
 
+// isAskersAlone: it is refused to all others since its asker told who he is, and for nothing else.
+func (a *Admission) isAskersAlone() bool {
+	return a.Particular && (a.Reason == ParticularAsker || a.Reason == Authorized)
+}
+
 // shares is R3 for an answer that is the exchange's to have: by departure, by ordinary reuse, or as plain stale.
 func (p *Plan) shares(brought Admission, order Order, d Decision, now time.Time) Decision {
 	s := &brought.Stored
@@ -270,7 +279,7 @@ func (p *Plan) shares(brought Admission, order Order, d Decision, now time.Time)
 		return d
 	case !s.NoStale && !s.Alone && p.accepts(s, now):
 		return d
-	case s.Alone && !order.Confirmed && brought.Changed:
+	case s.Alone && !order.Confirmed && brought.Changed && p.Route.Cache.Collapse != "all":
 		// It changes faster than it can be asked about: the next fill's answer would be its asker's alone too.
 		d.Action, d.Reason = Fetch, StaleEntry
 		return d

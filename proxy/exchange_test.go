@@ -422,6 +422,61 @@ func TestParticularRequests(t *testing.T) {
 	}
 }
 
+// With collapse: all, whoever asks while a page with no-cache is fetched shares the next answer with all who did, also when
+// each answer is a new one and an old one is stored (R3).
+func TestCollapseAll(t *testing.T) {
+	inWorld(t, setup{cache: func(c *policy.Cache) { c.Collapse = "all" }}, func(w *world) {
+		w.up.on("/p", after(time.Second, func(r *http.Request, nth int) (*http.Response, error) {
+			return respond(200, "Cache-Control: no-cache", fmt.Sprintf(`ETag: "%d"`, nth))(r, nth)
+		}))
+		for round := range 3 {
+			first := w.client(0, "GET", "/p")
+			synctest.Wait()
+			var rest []<-chan result
+			for range 10 {
+				rest = append(rest, w.client(0, "GET", "/p"))
+			}
+			w.want("who came first", <-first, 200, fmt.Sprint("v", 2*round+1), "")
+			for _, c := range rest {
+				w.want("who came after", <-c, 200, fmt.Sprint("v", 2*round+2), "")
+			}
+			synctest.Wait()
+			w.asked("/p", 2*round+2)
+		}
+	})
+}
+
+// One who tells who he is comes first to a page that is cold: what he is given is his, and those behind him who do not tell
+// share the next fetch (R1, R4).
+func TestParticularLeaderScattersNobody(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		for _, field := range []string{"Cookie: id=1", "Authorization: Bearer a"} {
+			t.Run(fmt.Sprint(replicas, " ", field), func(t *testing.T) {
+				inWorld(t, setup{replicas: replicas, cache: func(c *policy.Cache) { c.TTL = time.Minute }}, func(w *world) {
+					w.up.on("/p", after(time.Second, respond(200)))
+					leader := w.client(0, "GET", "/p", field)
+					synctest.Wait()
+					var rest []<-chan result
+					for i := range 20 {
+						rest = append(rest, w.client(i%replicas, "GET", "/p"))
+					}
+					w.want("who came first", <-leader, 200, "v1", "")
+					for _, c := range rest {
+						got := <-c
+						w.want("who came after", got, 200, "v2", "")
+						if got.took > 2*time.Second {
+							t.Errorf("after %v", got.took)
+						}
+					}
+					synctest.Wait()
+					w.want("who comes later", w.get("/p"), 200, "v2", "hit")
+					w.asked("/p", 2)
+				})
+			})
+		}
+	}
+}
+
 func TestTruncatedBodyIsNotStored(t *testing.T) {
 	short := func(r *http.Request, n int) (*http.Response, error) {
 		res, err := respond(200, "Cache-Control: max-age=60")(r, n)

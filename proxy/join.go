@@ -314,6 +314,12 @@ func (x *exchange) atHead() *state {
 		}
 		return deliver(d)
 	case policy.Lookup:
+		if r.Admission.Private { // those who do not tell who they are begin anew, together
+			if x.turns >= maxTurns {
+				break
+			}
+			return lookup()
+		}
 		// The head tells which variant is this client's; the signpost that will say so is not laid yet.
 		x.plan = x.policy.Parted(x.plan, r.Admission)
 		return lookup()

@@ -56,7 +56,7 @@ func (x *exchange) decide() *state {
 func (x *exchange) waitedFor() (o policy.Order, waited bool) {
 	w := &x.awaited
 	switch {
-	case x.entry == nil:
+	case x.entry == nil, x.entry.Kind == policy.Marker: // whom a marker binds is Decide's to say
 	case w.past != 0 && x.entry.Leased > w.past:
 		w.past = x.entry.Leased
 		return policy.Order{Later: true}, true

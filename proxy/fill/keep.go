@@ -13,7 +13,7 @@ import (
 // aboard: nobody waits for a body that is not theirs.
 func (f *Fill) dismiss(adm policy.Admission) {
 	if adm.Private {
-		defer f.table.remove(f)
+		f.table.remove(f)
 	}
 	if f.lease == nil || f.ended {
 		return

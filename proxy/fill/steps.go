@@ -236,8 +236,12 @@ func (f *Fill) answer(res policy.Response) step {
 		f.report.End = Failed
 		f.giveUp(*r.Fault)
 	}
+	early := adm.Private && adm.Particular // those who regroup must not find it again
+	if early {
+		f.dismiss(adm)
+	}
 	f.publish(r)
-	if adm.Keep == 0 {
+	if adm.Keep == 0 && !early {
 		f.dismiss(adm)
 	}
 	return stream
