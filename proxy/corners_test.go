@@ -23,6 +23,7 @@ import (
 // corner is a handler behind a real server of net/http, before an upstream that notes what it receives byte for byte.
 type corner struct {
 	address string
+	up      *upstream.Upstream
 	early   string        // what the upstream answers to a head, in place of reading on
 	panics  string        // of the server, written before a connection is closed
 	ended   chan struct{} // closed by the first exchange's end, which the upstream waits for; nil: it does not
@@ -68,6 +69,7 @@ func newCorner(t *testing.T) *corner {
 		t.Fatal(err)
 	}
 	t.Cleanup(u.Close)
+	c.up = u
 	h := New(Options{
 		Policy: p, Store: memory.New(memory.Config{MaxSize: 1 << 20}), Upstreams: map[string]*upstream.Upstream{"api": u},
 		Observer: c, Config: Config{CacheStatus: "weir", Spool: 1 << 20, MaxWaiting: 8, MaxBody: 1 << 20},
@@ -402,6 +404,40 @@ func TestNoTunnelByH2C(t *testing.T) {
 			"HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\nX-A: 1\r\nContent-Length: 0\r\n\r\n")
 		if got := fmt.Sprint(statuses); got != "[200 200]" || k.seen[0] != method+" /x HTTP/1.1 @ a.test [1]" {
 			t.Errorf("answers %v, upstream saw %q", got, k.seen)
+		}
+	}
+}
+
+// Of the protocols that a client offers the upstream chooses one (RFC 9110 §7.8); one that was not offered is no answer,
+// and holds nothing. Who speaks HTTP/1.0 offers none.
+func TestProtocolOfAList(t *testing.T) {
+	for sent, want := range map[string]string{
+		"1.1 websocket": "[101]", "1.1 foo, websocket": "[101]", "1.1 websocket/13": "[101]", "1.1 WebSocket": "[101]",
+		"1.1 foo": "[502 502]", "1.0 websocket": "[502]",
+	} {
+		k := newCorner(t)
+		k.early = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+		version, offer, _ := strings.Cut(sent, " ")
+		conn, err := net.Dial("tcp", k.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, "GET /x HTTP/"+version+"\r\nHost: a.test\r\nConnection: Upgrade\r\nUpgrade: "+offer+"\r\n\r\n")
+		var statuses []int
+		in := bufio.NewReader(conn)
+		for res, err := http.ReadResponse(in, nil); err == nil; res, err = http.ReadResponse(in, nil) {
+			statuses = append(statuses, res.StatusCode)
+			if res.StatusCode == 101 {
+				break
+			}
+			_, _ = io.Copy(io.Discard, res.Body)
+			if len(statuses) == 1 {
+				_, _ = io.WriteString(conn, "GET /last HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n")
+			}
+		}
+		conn.Close()
+		if got := fmt.Sprint(statuses); got != want || len(statuses) == 2 && k.up.Stats().Streams != 0 {
+			t.Errorf("%s: %s, want %s; %+v", sent, got, want, k.up.Stats())
 		}
 	}
 }

@@ -44,7 +44,8 @@ type exchange struct {
 	unasked bool          // a remembered failure is stood in for: nothing went upstream (RFC 9211 §2.1)
 	over    string        // the token of a holder that is gone (R14)
 
-	borrowed int64 // memory that the request's body takes
+	out      *http.Request // what a pass sends
+	borrowed int64         // memory that the request's body takes
 
 	report Report
 }

@@ -76,6 +76,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.w.http1 = r.ProtoMajor == 1
 	x.w.old = !r.ProtoAtLeast(1, 1)
 	x.w.last = x.w.old || len(r.TransferEncoding) > 0
+	if x.w.old {
+		r.Header.Del("Upgrade") // RFC 9110 §7.8: it is not obeyed
+	}
 	x.w.report = &x.report
 	x.report.Time = time.Now()
 	if r.Body != nil && r.Body != http.NoBody {

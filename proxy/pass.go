@@ -146,6 +146,7 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest, up *upstream.Upstream) {
 	if _, named := p.In.Header["User-Agent"]; !named {
 		p.Out.Header["User-Agent"] = nil
 	}
+	x.out = p.Out
 }
 
 // passed is called with the upstream's head, before ours is sent: an unsafe method has invalidated by then (R13).
@@ -155,6 +156,10 @@ func (x *exchange) passed(res *http.Response) error {
 	keep := x.posted(res)
 	x.dress(res.Header)
 	res.Header.Add("Via", "1.1 weir")
+	if res.StatusCode == http.StatusSwitchingProtocols {
+		// The client offers a list (RFC 9110 §7.8), and httputil wants to see but the one that was chosen.
+		x.out.Header["Upgrade"] = res.Header["Upgrade"]
+	}
 	x.report.Status = res.StatusCode
 	x.cacheStatus(res.Header)
 	// Trailers come with the body's end, and are read where the body is: that one is not taken ahead.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 
 	"weir/policy"
@@ -127,9 +128,23 @@ func sane(req *http.Request, res *http.Response) (*http.Response, error) {
 	case res.StatusCode < 100 || res.StatusCode > 999:
 		res.Body.Close()
 		return nil, fmt.Errorf("%w: status %d", errNotHTTP, res.StatusCode)
-	case res.StatusCode == http.StatusSwitchingProtocols && req.Header.Get("Upgrade") == "":
+	case res.StatusCode == http.StatusSwitchingProtocols && !offers(req.Header, res.Header.Get("Upgrade")):
 		res.Body.Close()
-		return nil, fmt.Errorf("%w: 101 to a request that asked for no other protocol", errNotHTTP)
+		return nil, fmt.Errorf("%w: 101 to %q, which the request did not offer", errNotHTTP, res.Header.Get("Upgrade"))
 	}
 	return res, nil
+}
+
+// offers reports whether a request lists a protocol, in whatever version.
+func offers(h http.Header, protocol string) bool {
+	bare := func(p string) string {
+		name, _, _ := strings.Cut(p, "/")
+		return strings.ToLower(strings.TrimSpace(name))
+	}
+	for offer := range strings.SplitSeq(strings.Join(h["Upgrade"], ","), ",") {
+		if bare(offer) != "" && bare(offer) == bare(protocol) {
+			return true
+		}
+	}
+	return false
 }
