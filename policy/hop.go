@@ -130,7 +130,7 @@ func isOverride(name string) bool {
 func isForwarding(name string) bool {
 	switch name = spelling(name); name {
 	case "forwarded", "x-original-url", "x-rewrite-url", "x-original-host", "x-host", "x-url-scheme", "front-end-https",
-		"x-real-ip", "true-client-ip", "x-client-ip", "x-cluster-client-ip", "cf-connecting-ip", "fastly-client-ip":
+		"x-real-ip", "true-client-ip", "x-client-ip", "client-ip", "x-cluster-client-ip", "cf-connecting-ip", "fastly-client-ip":
 		return true
 	}
 	return strings.HasPrefix(name, "x-forwarded-")

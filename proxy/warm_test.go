@@ -136,6 +136,12 @@ func TestWarmWhatIsNotKept(t *testing.T) {
 			w.mustWarm(path, got, err, false, why)
 			w.asked(path, 1)
 		}
+		synctest.Wait()
+		for _, f := range w.fills {
+			if f.Reason == policy.WaitTimeout {
+				t.Errorf("nobody waited, and the fill's reason is %v", f.Reason)
+			}
+		}
 		got, err := w.warm(0, "/private", 0, "Upgrade: websocket", "Connection: upgrade")
 		w.mustWarm("an upgrade", got, err, false, policy.Upgrade)
 		w.asked("/private", 1)

@@ -239,7 +239,9 @@ func (f *Fill) published() bool {
 // fail ends a fill whose upstream gave no answer, or broke off in the body.
 func (f *Fill) fail(err error, fault policy.Fault) step {
 	f.report.Err = err
-	f.report.Reason = policy.FaultReason(fault)
+	if f.report.Reason == policy.None || !errors.Is(err, errDeserted) { // who is not to keep it and has no reader ends it
+		f.report.Reason = policy.FaultReason(fault)
+	}
 	f.report.End = Failed
 	if isOurs(fault) {
 		f.report.End = Lapsed
