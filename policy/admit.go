@@ -41,7 +41,7 @@ func (p *Policy) AdmitPosted(plan Plan, res Response, at Moment) (Plan, Admissio
 	req.Method, req.HasBody = http.MethodGet, false
 	get := p.Plan(req)
 	if plan.Request.Method != http.MethodPost || res.Status != http.StatusOK || get.Action != Lookup ||
-		get.Route.Upstream != plan.Route.Upstream || !get.liesAt(res.Header["Content-Location"]) || misled(req.Header) {
+		get.Route.Upstream != plan.Route.Upstream || !get.liesAt(res.Header["Content-Location"]) || misled(req.Header) || !p.isPlain(get, res.Header["Vary"]) {
 		return get, Admission{Reason: MethodUnstored}
 	}
 	d := get.rule.directives(res.Header)
@@ -49,6 +49,25 @@ func (p *Policy) AdmitPosted(plan Plan, res Response, at Moment) (Plan, Admissio
 		return get, Admission{Reason: NoLifetime}
 	}
 	return get, p.Admit(get, nil, res, at)
+}
+
+// isPlain reports whether a GET's fill would say what the POST has said: what the route ignores has gone upstream, and
+// Vary may name what no fill sends.
+func (p *Policy) isPlain(get Plan, vary []string) bool {
+	u, r := get.Request.URL, get.rule
+	path, query := pathOf(u), unreserve(u.RawQuery)
+	if query != "" || u.ForceQuery {
+		path += "?" + query
+	}
+	if get.Target != path || strings.Join(p.Outgoing(get)["Cookie"], "; ") != strings.Join(get.Request.Header["Cookie"], "; ") {
+		return false
+	}
+	for name := range get.Request.Header {
+		if slices.Contains(r.ignored, name) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(members(vary), func(name string) bool { return isToken(name) && name != "*" && !r.sends(http.CanonicalHeaderKey(name)) })
 }
 
 // liesAt reports whether a Content-Location is the plan's own URI, as the key has it (RFC 9110 §8.7).
@@ -101,7 +120,9 @@ func (b *brought) shared() http.Header {
 	delete(h, "Age")
 	for _, fields := range []map[string]bool{b.d.NoCache, b.d.Private} {
 		for name := range fields {
-			delete(h, name)
+			if name != "Vary" && name != "Cache-Control" { // those are to us
+				delete(h, name)
+			}
 		}
 	}
 	if b.rule.Cache.SetCookie == "strip" {

@@ -279,7 +279,7 @@ func (d directives) fields(name string) []string {
 		}
 		listed := members([]string{m.value})
 		for _, f := range listed {
-			if !isToken(f) {
+			if !isToken(f) || isSwitch(f) {
 				return nil
 			}
 		}
@@ -289,6 +289,15 @@ func (d directives) fields(name string) []string {
 		names = append(names, listed...)
 	}
 	return names
+}
+
+// isSwitch: private=1 and private=true name no field; whoever wrote them meant private.
+func isSwitch(value string) bool {
+	switch lower(value) {
+	case "true", "yes", "on":
+		return true
+	}
+	return value[0] >= '0' && value[0] <= '9'
 }
 
 func duration(seconds int64) time.Duration { return time.Duration(seconds) * time.Second }

@@ -40,6 +40,8 @@ func TestResponseDirectivesAreCleaned(t *testing.T) {
 		{`private="a b/c"`, `private`},
 		{`private="X F", max-age=60`, `private, max-age=60`},
 		{`no-cache="a b"`, `no-cache`},
+		{`private=1, max-age=60`, `private, max-age=60`},
+		{`no-cache=true`, `no-cache`},
 		{`no-cache="A, b c", no-cache="D"`, `no-cache`},
 		{"private=\"X-A ,\tX-B,,\"", `private="X-A,X-B"`},
 		{`private=" "`, `private`},

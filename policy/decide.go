@@ -149,8 +149,18 @@ func (p *Plan) isInGrace(s *Stored, at Moment) bool {
 	if at.Health == Well && !s.RefreshStated && !at.Now.Before(s.FreshUntil.Add(p.rule.Cache.Grace.Well)) {
 		return false
 	}
-	return s.RefreshUntil.After(at.Now) && (len(p.Particular) == 0 || s.RefreshStated) &&
+	return s.RefreshUntil.After(at.Now) && (len(p.Particular) == 0 || s.RefreshStated && !p.isBoundBy(s)) &&
 		(d.maxAge < 0 || d.anyStale || d.maxStale >= 0)
+}
+
+// isBoundBy: who answers a request with Authorization by the word of s-maxage conforms to it (RFC 9111 §3.5), and it is
+// proxy-revalidate too (§5.2.2.10), whatever window stands beside it.
+func (p *Plan) isBoundBy(s *Stored) bool {
+	if !slices.Contains(p.Particular, "Authorization") {
+		return false
+	}
+	d := p.rule.directives(s.Header)
+	return d.SMaxAge >= 0 && !d.Public
 }
 
 // isFresh: no-cache is not, even where another replica's clock is ahead of ours.

@@ -36,7 +36,7 @@ func (p *Policy) Rescue(plan Plan, stored *Stored, f Fault, at Moment) Decision 
 		!admits(stored.Audience, plan.Particular) || !acceptable(plan.Request.Header, stored.Header["Content-Encoding"]) || !plan.meets(stored) {
 		return refuse
 	}
-	if stored.RescueUntil.After(at.Now) && (len(plan.Particular) == 0 || stored.RescueStated) || plan.acceptsRescue(stored, at) {
+	if stored.RescueUntil.After(at.Now) && (len(plan.Particular) == 0 || stored.RescueStated && !plan.isBoundBy(stored)) || plan.acceptsRescue(stored, at) {
 		d := Decision{Action: Serve, Reason: StaleIfError, Age: stored.AgeAt(at.Now)}
 		if f.Kind == Slow {
 			d.Reason = SoftTimeout
