@@ -52,6 +52,7 @@ func (x *exchange) fromEntry(d policy.Decision) {
 		x.report.Action = policy.Fetch
 	}
 	h := x.w.Header()
+	x.askersOwn(h)
 	replace(h, e.Header)
 	h.Set("Age", strconv.FormatInt(int64(max(d.Age, 0)/time.Second), 10))
 	c := content{status: e.Status, stored: e.Stored, size: e.Body.Size(), body: entrySource{x}}
@@ -61,6 +62,27 @@ func (x *exchange) fromEntry(d policy.Decision) {
 		c.status, c.size = http.StatusOK, e.Total
 	}
 	x.send(c)
+}
+
+// askersOwn are the fields of a 304 that are not stored (RFC 9111 §5.2.2.4): who made it come has them, and nobody else.
+func (x *exchange) askersOwn(h http.Header) {
+	if !x.mine {
+		return
+	}
+	r := x.fill.Result()
+	if r.Entry == nil || r.Response.Status != http.StatusNotModified {
+		return
+	}
+	replace(h, r.Response.Header)
+	policy.StripHop(h)
+	for _, name := range ofContent {
+		h.Del(name)
+	}
+}
+
+// ofContent tells of the bytes that follow, and not of the page.
+var ofContent = [...]string{
+	"Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Accept-Ranges", "Content-Digest", "Content-Md5",
 }
 
 // fromFill answers from a body that is still coming. The asker has the upstream's own head, joiners the shared one.
@@ -99,17 +121,24 @@ func replace(h, from http.Header) {
 func (x *exchange) send(c content) {
 	h := x.w.Header()
 	x.dress(h)
-	if (c.status == http.StatusOK || c.status == http.StatusPartialContent) && policy.NotModified(x.plan.Request, c.stored) {
-		for _, name := range []string{"Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Accept-Ranges"} {
+	if c.status/100 == 2 && policy.NotModified(x.plan.Request, c.stored) {
+		for _, name := range ofContent {
 			h.Del(name)
 		}
 		x.head(http.StatusNotModified)
 		return
 	}
 	spans, err := x.spans(&c)
+	if err != nil || len(spans) > 0 {
+		h.Del("Content-Digest") // they are of the whole (RFC 9530 §2)
+		h.Del("Content-Md5")
+	}
 	switch {
 	case err != nil:
-		h.Del("Content-Length")
+		for _, name := range [...]string{"Content-Length", "Content-Encoding", "Age", "Expires", "Set-Cookie"} {
+			h.Del(name)
+		}
+		h.Set("Cache-Control", "no-store") // it is about this range, and nobody else's
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", c.size))
 		x.head(http.StatusRequestedRangeNotSatisfiable)
 	case len(spans) == 0:

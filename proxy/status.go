@@ -1,10 +1,10 @@
 package proxy
 
 import (
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"weir/policy"
 )
@@ -25,7 +25,7 @@ func (r *Report) parameters() string {
 	switch {
 	case r.Hit:
 		b.WriteString("; hit; ttl=")
-		b.WriteString(strconv.FormatInt(int64(r.TTL/time.Second), 10))
+		b.WriteString(strconv.Itoa(int(math.Floor(r.TTL.Seconds()))))
 	case r.Reason.Forward() != "":
 		b.WriteString("; fwd=" + r.Reason.Forward())
 	case r.Reason == policy.StaleIfError || r.Reason == policy.SoftTimeout:

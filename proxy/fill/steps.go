@@ -212,10 +212,6 @@ func (f *Fill) answer(res policy.Response) step {
 	case adm.Keep <= 0:
 	case f.res.ContentLength > f.table.options.MaxBody:
 		adm.Keep, adm.Reason = 0, policy.TooLarge
-	case f.res.ContentLength < 0 && !f.res.ProtoAtLeast(1, 1):
-		// net/http hides whether it was chunked, which HTTP/1.0 has not: then its framing is not to be believed (RFC 9112
-		// §6.1).
-		adm.Keep, adm.Reason = 0, policy.CloseDelimited
 	}
 	r := Result{Response: res, Admission: adm, Length: f.res.ContentLength, Trailer: slices.Collect(maps.Keys(f.res.Trailer))}
 	if fault, failed := upstream.FaultOfStatus(f.res, res.Arrived); failed && adm.Keep == 0 {
