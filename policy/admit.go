@@ -215,6 +215,12 @@ func (b *brought) judge() {
 	if b.adm.Reason = b.unstorable(); b.adm.Reason == None {
 		b.adm.Keep = min(b.keep(), LongestKeep)
 	}
+	b.adm.Outdates = b.adm.Keep == 0 && b.prior != nil && b.prior.isGoodUntil(b.res.Arrived) && isNews(b.res.Status)
+}
+
+// isNews: a whole answer for everybody, or that the page is gone. Other errors may be about the one request.
+func isNews(status int) bool {
+	return status < 400 || status == http.StatusNotFound || status == http.StatusGone
 }
 
 func leavesMark(reason Reason) bool {

@@ -124,6 +124,8 @@ type Admission struct {
 	Particular bool
 	// Changed: the upstream could be asked whether the prior still holds. A whole answer then says that it does not.
 	Changed bool
+	// Outdates: it is not kept, and says all the same that the prior is not the page any more (RFC 9111 §4.3.3).
+	Outdates bool
 	// Mark is how long the marker this answer leaves lasts; 0: it leaves none (R4).
 	Mark   time.Duration
 	Reason Reason // why it is not stored, or not shared; None when it is

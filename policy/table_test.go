@@ -277,6 +277,9 @@ func (a Admission) text() string {
 	s := &a.Stored
 	if a.Reason != None {
 		out := "unstored " + a.Reason.String()
+		if a.Outdates {
+			out += " outdates"
+		}
 		if a.Private {
 			out += " private"
 		}

@@ -503,3 +503,30 @@ func TestBodyThatEndsWithItsConnection(t *testing.T) {
 		}
 	})
 }
+
+// A page that has gone, or that says no lifetime any more, is not served from an older copy, though nothing is kept in its
+// place (RFC 9111 §4.3.3): neither in the copy's grace, nor after somebody's reload, nor when the upstream fails.
+func TestCopyEndsWithItsPage(t *testing.T) {
+	for name, gone := range map[string]answer{"404": respond(404), "no lifetime": respond(200)} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, setup{}, func(w *world) {
+				w.up.on("/grace", inTurn(respond(200, "Cache-Control: max-age=1, stale-while-revalidate=60"), gone))
+				w.up.on("/reload", inTurn(respond(200, "Cache-Control: max-age=600"), gone))
+				w.get("/grace")
+				w.get("/reload")
+				time.Sleep(2 * time.Second)
+				w.want("within grace", w.get("/grace"), 200, "v1", "hit")
+				w.get("/reload", "Cache-Control: no-cache")
+				for _, path := range []string{"/grace", "/reload"} {
+					if r := w.get(path); r.Body.String() != "v3" {
+						t.Errorf("%s: %d %q, %s", path, r.Code, r.Body, r.Header().Get("Cache-Status"))
+					}
+				}
+				w.up.on("/reload", fails(io.ErrUnexpectedEOF))
+				if r := w.get("/reload"); r.Code < 500 {
+					t.Errorf("%d %q", r.Code, r.Body)
+				}
+			})
+		})
+	}
+}

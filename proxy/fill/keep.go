@@ -26,6 +26,13 @@ func (f *Fill) dismiss(adm policy.Admission) {
 	}
 }
 
+// outdate has what is stored asked about from now on: what came in its place is not kept, and yet it is the page. No byte
+// of that waits for the replicas to confirm; where the store is away, the copy's own time ends it.
+func (f *Fill) outdate() {
+	page := policy.Selector{Page: f.ask.Plan.Page.Primary}
+	f.table.running.Go(func() { _, _ = f.table.options.Store.Purge(f.table.ctx, page, store.MustValidate) })
+}
+
 // giveUp ends a fill for all who come later: they ask for themselves (R23), and find neither it nor its lease. It is
 // called before those aboard learn of the failure, so that none of them comes too early.
 func (f *Fill) giveUp(fault policy.Fault) {

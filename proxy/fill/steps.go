@@ -240,6 +240,9 @@ func (f *Fill) answer(res policy.Response) step {
 	if adm.Keep == 0 && !early {
 		f.dismiss(adm)
 	}
+	if adm.Outdates {
+		f.outdate()
+	}
 	return stream
 }
 
