@@ -408,6 +408,28 @@ func TestNoTunnelByH2C(t *testing.T) {
 	}
 }
 
+// What a request says behind its body goes along (RFC 9110 §6.5).
+func TestTrailerOfARequest(t *testing.T) {
+	got := make(chan string, 1)
+	client, url := behindServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got <- string(body) + " " + r.Trailer.Get("X-Sum")
+	}), func(p *http.Protocols) { p.SetHTTP1(true) })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, io.NopCloser(strings.NewReader("text")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength, req.Trailer = -1, http.Header{"X-Sum": {"42"}}
+	res, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if got := <-got; got != "text 42" {
+		t.Errorf("the upstream got %q", got)
+	}
+}
+
 // Of the protocols that a client offers the upstream chooses one (RFC 9110 §7.8); one that was not offered is no answer,
 // and holds nothing. Who speaks HTTP/1.0 offers none.
 func TestProtocolOfAList(t *testing.T) {

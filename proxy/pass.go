@@ -146,6 +146,7 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest, up *upstream.Upstream) {
 	if _, named := p.In.Header["User-Agent"]; !named {
 		p.Out.Header["User-Agent"] = nil
 	}
+	p.Out.Trailer = p.In.Trailer // which fills when the body has been read, and is copied before that
 	x.out = p.Out
 }
 

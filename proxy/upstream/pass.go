@@ -20,7 +20,7 @@ func (u *Upstream) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if req.Body != nil && req.Body != http.NoBody {
-		req = req.Clone(req.Context()) // a RoundTripper leaves the caller's as it is
+		req = req.WithContext(req.Context()) // a RoundTripper leaves the caller's as it is; a clone would copy the trailer too early
 		body := &upload{ReadCloser: req.Body, ctx: req.Context(), slot: slot, left: req.ContentLength}
 		if body.left == 0 {
 			body.left = -1 // which beside a body means that it is not known
