@@ -345,6 +345,7 @@ func next() *state {
 				past-- // it came too late for a seat only: what this fill stores is for it, too
 			}
 			x.awaited.past = max(x.awaited.past, past)
+			x.awaited.seen = x.awaited.seen || past > 0 // whatever is leased by now, here or elsewhere, came after it
 			return lookup()
 		case <-x.r.Context().Done():
 			x.gone()
