@@ -75,14 +75,16 @@ func (x *exchange) askersOwn(h http.Header) {
 	}
 	replace(h, r.Response.Header)
 	policy.StripHop(h)
-	for _, name := range ofContent {
-		h.Del(name)
-	}
+	withoutContent(h)
 }
 
-// ofContent tells of the bytes that follow, and not of the page.
-var ofContent = [...]string{
-	"Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Accept-Ranges", "Content-Digest", "Content-Md5",
+// withoutContent takes away what tells of the bytes that follow, and not of the page.
+func withoutContent(h http.Header) {
+	for _, name := range [...]string{
+		"Content-Type", "Content-Length", "Content-Encoding", "Content-Language", "Content-Range", "Accept-Ranges", "Content-Digest", "Content-Md5",
+	} {
+		h.Del(name)
+	}
 }
 
 // fromFill answers from a body that is still coming. The asker has the upstream's own head, joiners the shared one.
@@ -122,9 +124,7 @@ func (x *exchange) send(c content) {
 	h := x.w.Header()
 	x.dress(h)
 	if c.status/100 == 2 && policy.NotModified(x.plan.Request, c.stored) {
-		for _, name := range ofContent {
-			h.Del(name)
-		}
+		withoutContent(h)
 		x.head(http.StatusNotModified)
 		return
 	}
