@@ -265,6 +265,31 @@ func (c *checker) doubts(k Cache) {
 	}
 }
 
+// Loosened is what a route allows beyond the RFC's rules and our strict defaults. It is no fault; it is what to look at
+// first when somebody saw what was not theirs.
+func (r *Route) Loosened() []Problem {
+	var loose []Problem
+	k := r.Cache
+	for _, l := range []struct {
+		is        bool
+		key, text string
+	}{
+		{k.ForceTTL > 0, "cache.force_ttl", "answers are kept whatever they say"},
+		{len(k.StaleDespite) > 0, "cache.stale_despite", strings.Join(k.StaleDespite, ", ") + ": stale answers are served all the same"},
+		{k.SetCookie == "strip" || k.SetCookie == "keep", "cache.set_cookie", k.SetCookie + ": answers that set cookies are shared"},
+		{len(k.Ignore.Headers) > 0, "cache.ignore.headers", strings.Join(k.Ignore.Headers, ", ") + ": who asks by these makes no difference"},
+		{len(k.Ignore.Cookies) > 0, "cache.ignore.cookies", strings.Join(k.Ignore.Cookies, ", ") + ": who asks by these makes no difference"},
+		{k.ClientDirectives == "collapse" || k.ClientDirectives == "ignore", "cache.client_directives", k.ClientDirectives + ": a reload need not reach the upstream"},
+		{k.Collapse == "all", "cache.collapse", "all: those who wait share an answer with no-cache"},
+		{k.Invalidate == "soft" || k.Invalidate == "off", "cache.invalidate", k.Invalidate + ": pages may outlive a change made through us"},
+	} {
+		if l.is {
+			loose = append(loose, Problem{Name: r.Name, Key: l.key, Text: l.text})
+		}
+	}
+	return loose
+}
+
 // busy is the page by which rules are judged that ask at each request.
 const busy = 1000
 

@@ -24,6 +24,7 @@ type verdict struct {
 	Upstream   string   `json:"upstream,omitempty"`
 	Key        *key     `json:"key,omitempty"`
 	Particular []string `json:"particular,omitempty"` // the fields by which the request tells who asks
+	Loosened   []string `json:"loosened,omitempty"`   // what the route allows beyond the strict defaults
 }
 
 type key struct {
@@ -66,6 +67,9 @@ func told(plan policy.Plan, d policy.Decision) verdict {
 	}
 	if plan.Route != nil {
 		v.Route, v.Upstream = plan.Route.Name, plan.Route.Upstream
+		for _, l := range plan.Route.Loosened() {
+			v.Loosened = append(v.Loosened, l.Key+": "+l.Text)
+		}
 	}
 	return v
 }

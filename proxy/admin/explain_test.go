@@ -18,6 +18,7 @@ import (
 var catalogue = &policy.Route{Name: "catalogue", Upstream: "api"}
 
 func TestExplain(t *testing.T) {
+	loose := policy.Route{Name: "loose", Upstream: "api", Cache: policy.Cache{StaleDespite: []string{"s-maxage"}}}
 	lookup := policy.Plan{Route: catalogue, Action: policy.Lookup, Key: policy.Key{Primary: "api https example.com /a", Variant: "v"},
 		Vary: []string{"accept"}, Particular: []string{"Cookie"}}
 	head := `"route":"catalogue","upstream":"api","key":{"page":"api https example.com /a","variant":"v","vary":["accept"]},"particular":["Cookie"]}`
@@ -38,6 +39,8 @@ func TestExplain(t *testing.T) {
 			`{"action":"fetch",` + meaning(policy.KnownUncacheable) + `"collapse":false,` + head},
 		{"a pass", policy.Plan{Route: catalogue, Action: policy.Pass, Reason: policy.Bypass}, policy.Decision{},
 			`{"action":"pass",` + meaning(policy.Bypass) + `"route":"catalogue","upstream":"api"}`},
+		{"a loose route", policy.Plan{Route: &loose, Action: policy.Pass, Reason: policy.Bypass}, policy.Decision{},
+			`{"action":"pass",` + meaning(policy.Bypass) + `"route":"loose","upstream":"api","loosened":["cache.stale_despite: s-maxage: stale answers are served all the same"]}`},
 		{"a refusal", policy.Plan{Action: policy.Refuse, Reason: policy.UnknownAuthority}, policy.Decision{},
 			`{"action":"refuse",` + meaning(policy.UnknownAuthority) + `"status":421}`},
 	} {

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"reflect"
-	"strings"
 
 	"weir/policy"
 )
@@ -36,23 +35,9 @@ func Loosened(s Source) (Problems, error) {
 	}
 	k := &checker{set: set, wrong: Problems{}}
 	for i, r := range c.Routes {
-		cache := r.Cache
-		for _, loose := range []struct {
-			is        bool
-			key, says string
-		}{
-			{cache.ForceTTL > 0, "force_ttl", formatDuration(cache.ForceTTL) + ": kept whatever the answer says"},
-			{len(cache.StaleDespite) > 0, "stale_despite", strings.Join(cache.StaleDespite, ", ") + ": stale answers are served all the same"},
-			{cache.SetCookie == "strip" || cache.SetCookie == "keep", "set_cookie", cache.SetCookie + ": answers that set cookies are shared"},
-			{len(cache.Ignore.Headers) > 0, "ignore.headers", strings.Join(cache.Ignore.Headers, ", ") + ": who asks by these makes no difference"},
-			{len(cache.Ignore.Cookies) > 0, "ignore.cookies", strings.Join(cache.Ignore.Cookies, ", ") + ": who asks by these makes no difference"},
-			{cache.ClientDirectives == "collapse" || cache.ClientDirectives == "ignore", "client_directives", cache.ClientDirectives + ": a reload need not reach the upstream"},
-			{cache.Collapse == "all", "collapse", "all: those who wait share an answer with no-cache"},
-			{cache.Invalidate == "soft" || cache.Invalidate == "off", "invalidate", cache.Invalidate + ": pages may outlive a change made through us"},
-		} {
-			if loose.is {
-				k.complain(k.keyOf(policy.Problem{Route: i, Key: "cache." + loose.key}), "%s", loose.says)
-			}
+		for _, p := range r.Loosened() {
+			p.Route = i
+			k.complain(k.keyOf(p), "%s", p.Text)
 		}
 	}
 	return sorted(k.wrong), nil

@@ -88,7 +88,7 @@ routes:
 	}
 	got, err := Loosened(Source{Default: base, File: "weir.yaml"})
 	want := []string{
-		"weir.yaml:8: routes[1].cache.force_ttl: 5m: kept whatever the answer says",
+		"weir.yaml:8: routes[1].cache.force_ttl: answers are kept whatever they say",
 		"weir.yaml:9: routes[1].cache.set_cookie: strip: answers that set cookies are shared",
 		"weir.yaml:10: routes[1].cache.stale_despite: s-maxage, no-cache: stale answers are served all the same",
 		"weir.yaml:11: routes[1].cache.ignore.cookies: _ga: who asks by these makes no difference",
