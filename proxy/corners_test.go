@@ -48,7 +48,7 @@ func (c *corner) Exchange(Report) {
 }
 func (*corner) Fill(fill.Report) {}
 
-func newCorner(t *testing.T) *corner {
+func newCorner(t *testing.T, versions ...func(*http.Protocols)) *corner {
 	t.Helper()
 	c := &corner{}
 	up, err := net.Listen("tcp", "127.0.0.1:0")
@@ -83,7 +83,11 @@ func newCorner(t *testing.T) *corner {
 		c.keys = append(c.keys, p.Plan(h.request(r)).Key.Primary)
 		c.mu.Unlock()
 		h.ServeHTTP(w, r)
-	}), ErrorLog: log.New(c, "", 0)}
+	}), ErrorLog: log.New(c, "", 0), Protocols: new(http.Protocols)}
+	s.Protocols.SetHTTP1(true)
+	for _, version := range versions {
+		version(s.Protocols)
+	}
 	served := make(chan struct{}, 8) // by every connection
 	s.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed || state == http.StateHijacked {
