@@ -91,6 +91,7 @@ func (f *framed) Read(p []byte) (int, error) {
 func (f *framed) advance() {
 	for f.due.Load() {
 		if n := min(len(f.part), len("HTTP/")); string(f.part[:n]) != "HTTP/"[:n] {
+			f.due.Store(false) // nor does a later piece of it begin one
 			break
 		}
 		end := headEnd(f.part, f.seen)
