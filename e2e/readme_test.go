@@ -2,10 +2,47 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
+
+// README's table of what happens when names scenarios and tests that there are.
+func TestTechniquesOfFaults(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests strings.Builder
+	files, _ := filepath.Glob("../store/redis/*_test.go")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tests.Write(text)
+	}
+	_, rest, _ := strings.Cut(string(readme), "<!-- faults -->\n")
+	table, _, ended := strings.Cut(rest, "<!-- /faults -->")
+	rows := strings.Split(strings.TrimSpace(table), "\n")
+	if !ended || len(rows) < 15 {
+		t.Fatalf("README.md has no table of faults between <!-- faults --> and <!-- /faults -->: %d rows", len(rows))
+	}
+	for _, row := range rows[2:] {
+		cells := strings.Split(strings.Trim(row, "|"), "|")
+		shows := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[len(cells)-1], -1)
+		if len(cells) != 5 || len(shows) == 0 {
+			t.Errorf("want five cells, and the last to say what shows it: %s", row)
+		}
+		for _, shown := range shows {
+			_, err := os.Stat("scenarios/" + shown[1] + ".txt")
+			if err != nil && !strings.Contains(tests.String(), "func "+shown[1]+"(t *testing.T)") {
+				t.Errorf("there is neither a scenario nor a test %s: %s", shown[1], row)
+			}
+		}
+	}
+}
 
 // README's table of techniques names keys that there are, and scenarios that show them.
 func TestTechniques(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"weir/policy"
 	"weir/store"
 	"weir/store/storetest"
@@ -52,6 +54,47 @@ func TestContractOfAUser(t *testing.T) {
 	log := raw.ACLLog(t.Context(), 10).Val()
 	for _, denied := range log {
 		t.Errorf("denied: %s %s", denied.Reason, denied.Object)
+	}
+}
+
+// TestUserOfACluster: with what README adds for a Cluster, they are enough there too.
+func TestUserOfACluster(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, more, _ := strings.Cut(string(text), "in a Cluster also\n`")
+	more, _, _ = strings.Cut(more, "`")
+	cluster, user := startCluster(t, 3), rights(t)
+	for _, right := range strings.Fields(more) {
+		user = append(user, right)
+	}
+	raws := make([]*redis.Client, len(cluster.nodes))
+	for i, srv := range cluster.nodes {
+		raws[i] = srv.client()
+		defer func() { _ = raws[i].Close() }()
+		if err := raws[i].Do(t.Context(), user...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := cluster.config("weir")
+	c.Username, c.Password = "weir", "secret"
+	b := &bench{T: t, srv: cluster.nodes[0], Store: cluster.nodes[0].open(t, c)}
+	for i := range 20 {
+		name := fmt.Sprint(i)
+		b.seed(page(name), name+strings.Repeat("x", 2*inlineSize), long)
+		b.holds(page(name), name+strings.Repeat("x", 2*inlineSize))
+	}
+	if got := b.purge(policy.Selector{Tag: "red"}, store.Hard); got.Replicas != 1 {
+		t.Errorf("purged %+v", got)
+	}
+	cluster.move(t, b.of(page("0")).head, func() {}) // so that it is asked for there
+	b.holds(page("0"), "0"+strings.Repeat("x", 2*inlineSize))
+	for _, raw := range raws {
+		for _, denied := range raw.ACLLog(t.Context(), 10).Val() {
+			t.Errorf("denied: %s %s", denied.Reason, denied.Object)
+		}
 	}
 }
 
