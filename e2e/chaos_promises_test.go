@@ -93,9 +93,9 @@ func (c *chaos) judgeAge(v visitor, version int) {
 	var sent, purgedAt time.Time
 	purged := 0
 	c.oracle.see(v.n, func(p *oraclePage) { sent, purged, purgedAt = p.sent[version], p.purged, p.purgedAt })
-	begun, came := v.answer.started, v.answer.started.Add(v.answer.firstByte)
-	// Ages count whole seconds, and a client's processor is not always free.
-	if old := came.Sub(sent); old > chaosStale(v.n)+2*time.Second && !c.troubled(begun.Add(-time.Second), came, "", "freeze") {
+	begun := v.answer.started
+	// Ages count whole seconds. How long the answer itself took is not the page's age, as it may have been waited for.
+	if old := begun.Sub(sent); old > chaosStale(v.n)+2*time.Second && !c.troubled(begun.Add(-time.Second), begun, "", "freeze") {
 		c.breach("version %d, %v after the upstream last said so: %v", version, old, v)
 	}
 	if version > purged || begun.Before(purgedAt.Add(50*time.Millisecond)) {
@@ -120,7 +120,7 @@ func (c *chaos) crowded(p oraclePage, now int) {
 
 // aftermath: when all is well again, nothing is left of it.
 func (c *chaos) aftermath(idle map[string]float64) {
-	limit := 20 * time.Second
+	limit := time.Minute
 	for name, r := range c.replicas {
 		for _, gauge := range []string{"fills_running", "waiting_local", "waiting_remote"} {
 			if err := poll(limit, func() error { return c.lookReplica(r, []string{gauge, "0"}) }); err != nil {

@@ -17,7 +17,7 @@ import (
 // fleetOf starts replicas before an oracle.
 func fleetOf(t *testing.T, config string, pace func(int) pace) *traffic {
 	w, o := worldOf(t), newOracle(t, pace)
-	w.sections["config.yaml"] = fmt.Sprintf("upstreams: [{ name: upstream, url: %q, max_concurrent: %d }]\ntelemetry: { log: { access: false } }\n", o.URL, fleetSlots) +
+	w.sections["config.yaml"] = fmt.Sprintf("upstreams: [{ name: upstream, url: %q, max_concurrent: %d, queue_timeout: 60s }]\ntelemetry: { log: { access: false } }\n", o.URL, fleetSlots) +
 		"store: { kind: redis, redis: { addresses: [$REDIS], timeout: 5s } }\n"
 	w.sections["config.yaml"] = overlay(w.sections["config.yaml"], config)
 	if err := w.startReplicas([]string{"a", "b", "c"}); err != nil {

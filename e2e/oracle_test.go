@@ -82,7 +82,8 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if o.crowded != nil {
 		o.crowded(seen, now)
 	}
-	defer o.see(n, func(p *oraclePage) { p.now--; o.now-- })
+	over := sync.OnceFunc(func() { o.see(n, func(p *oraclePage) { p.now--; o.now-- }) })
+	defer over()
 	select {
 	case <-time.After(pace.delay):
 	case <-r.Context().Done():
@@ -100,12 +101,13 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Tag", fmt.Sprintf("tag-%d", n%10))
 	w.Header().Set("Content-Type", "text/plain")
 	body := testimony(n, version, pace.size)
-	http.ServeContent(w, r, "", time.Time{}, &slowly{strings.NewReader(body), pace.spread * (32 << 10) / time.Duration(len(body))})
+	http.ServeContent(w, r, "", time.Time{}, &slowly{strings.NewReader(body), over, pace.spread * (32 << 10) / time.Duration(len(body))})
 }
 
-// slowly waits before each read of at most 32 KiB.
+// slowly waits before each read of at most 32 KiB. It is over before the other side can know that it is, and asks again.
 type slowly struct {
 	*strings.Reader
+	over func()
 	wait time.Duration
 }
 
@@ -113,7 +115,11 @@ func (s *slowly) Read(b []byte) (int, error) {
 	if s.wait > 0 {
 		<-time.After(s.wait)
 	}
-	return s.Reader.Read(b[:min(len(b), 32<<10)])
+	n, err := s.Reader.Read(b[:min(len(b), 32<<10)])
+	if s.Len() == 0 {
+		s.over()
+	}
+	return n, err
 }
 
 // WriteTo would pass all at once.
