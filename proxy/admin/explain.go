@@ -116,6 +116,8 @@ func absolute(raw string) (*url.URL, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("url %q is not whole: begin with http:// or https:// and a host", raw)
 	}
+	// No request line can hold a space; net/url escapes those of the path alone.
+	u.RawQuery = strings.ReplaceAll(u.RawQuery, " ", "%20")
 	return u, nil
 }
 

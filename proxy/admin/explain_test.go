@@ -114,6 +114,7 @@ func FuzzImagined(f *testing.F) {
 	f.Add("https://example.com/a?b=c", "GET", "Accept: text/html")
 	f.Add("http://[::1]:8080//a%2Fb/../;c?d;e&f", "M-SEARCH", "X:\t y \t")
 	f.Add("http://user:secret@example.com?", "", "cookie:")
+	f.Add("http://example.com/a b?c d ", "GET", "Accept: text/html")
 	f.Fuzz(func(t *testing.T, target, method, line string) {
 		q := url.Values{"url": {target}, "method": {method}, "header": {line}}
 		got, err := imagined(httptest.NewRequest("GET", "/api/explain?"+q.Encode(), nil))
