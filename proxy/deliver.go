@@ -289,6 +289,7 @@ type fillSource struct{ x *exchange }
 
 func (s fillSource) copy(w io.Writer, span policy.Span) error {
 	x := s.x
+	x.reader.OnCut(x.w.sever)
 	for off := int64(0); span.End < 0 || off < span.End; {
 		if !x.reader.Pending() {
 			if err := x.flush(); err != nil {

@@ -166,7 +166,9 @@ func (x *exchange) passed(res *http.Response) error {
 	// Trailers come with the body's end, and are read where the body is: that one is not taken ahead.
 	if !upstream.Endless(res) && (res.Body != http.NoBody || keep != nil) && len(res.Trailer) == 0 {
 		up := x.h.upstreams[x.plan.Route.Upstream]
-		res.Body = x.h.table.ReadAhead(res.Body, up, keep)
+		ahead := x.h.table.ReadAhead(res.Body, up, keep)
+		ahead.OnCut(x.w.sever)
+		res.Body = ahead
 	} else if len(res.Trailer) > 0 {
 		res.Body = &stalling{res.Body, x.h.upstreams[x.plan.Route.Upstream].Config().IdleTimeout}
 	}

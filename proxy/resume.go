@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"iter"
 
 	"weir/policy"
 	"weir/proxy/fill"
@@ -16,12 +17,7 @@ const morsel = 32 << 10
 // at a time.
 func (x *exchange) stored(w io.Writer, e *store.Entry, span policy.Span) error {
 	if held, ok := e.Body.(store.Bytes); ok {
-		for p := range held.Pieces(span) {
-			if _, err := w.Write(p); err != nil {
-				return err
-			}
-		}
-		return nil
+		return x.fromMemory(w, e, held.Pieces(span))
 	}
 	buf := make([]byte, min(span.Len(), morsel))
 	for off := span.Start; off < span.End; {
@@ -36,6 +32,28 @@ func (x *exchange) stored(w io.Writer, e *store.Entry, span policy.Span) error {
 			return err
 		}
 		off += int64(n)
+	}
+	return nil
+}
+
+// fromMemory writes pieces of what an entry holds in memory. As the store may let go of it meanwhile, who takes long is
+// known to the memory budget (R25).
+func (x *exchange) fromMemory(w io.Writer, e *store.Entry, pieces iter.Seq[[]byte]) error {
+	took := func(int) {}
+	if e.Body.Size() > piece {
+		reader := x.h.table.Lend(e, x.w.sever)
+		defer reader.Close()
+		took = reader.Took
+	}
+	for p := range pieces {
+		for len(p) > 0 {
+			n := min(len(p), piece)
+			took(n)
+			if _, err := w.Write(p[:n]); err != nil {
+				return err
+			}
+			p = p[n:]
+		}
 	}
 	return nil
 }
@@ -70,6 +88,7 @@ func (x *exchange) resume(w io.Writer, e *store.Entry, lack policy.Span) error {
 		return err
 	}
 	defer body.Close()
+	body.OnCut(x.w.sever)
 	_, err = io.CopyN(w, body, lack.Len())
 	return unexpected(err)
 }

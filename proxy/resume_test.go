@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -192,6 +193,112 @@ func TestSlowClientMovesToTheStore(t *testing.T) {
 		}
 		w.asked("/p", 1)
 	})
+}
+
+// What a slow client reads of the store counts among the bodies under way once the store has let go of it, as then he
+// alone holds it (R25).
+func TestSlowClientHoldsWhatIsPurged(t *testing.T) {
+	const size = 1 << 20
+	inWorld(t, setup{}, func(w *world) {
+		w.up.on("/p", chunks(pattern(size), "Cache-Control: max-age=60"))
+		w.get("/p")
+		gate, served := make(chan struct{}), make(chan struct{})
+		slow := stuck{httptest.NewRecorder(), gate}
+		go func() {
+			defer close(served)
+			w.replicas[0].ServeHTTP(slow, httptest.NewRequestWithContext(w.t.Context(), "GET", "http://example.com/p", nil))
+		}()
+		held := func() int64 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			return w.replicas[0].Gauges().SpoolBytes
+		}
+		if got := held(); got != 0 {
+			t.Errorf("%d bytes counted of what the store holds", got)
+		}
+		if _, err := w.store.Purge(w.t.Context(), policy.Selector{All: true}, store.Hard); err != nil {
+			t.Fatal(err)
+		}
+		if got := held(); got != size {
+			t.Errorf("%d bytes counted of what the store has let go of, want %d", got, size)
+		}
+		close(gate)
+		<-served
+		if slow.Body.String() != pattern(size) {
+			t.Errorf("the slow client got %d bytes", slow.Body.Len())
+		}
+	})
+}
+
+// blocked is a client that takes nothing more once it has a few bytes, until it is cut off.
+type blocked struct {
+	*httptest.ResponseRecorder
+	cut chan struct{}
+}
+
+func (b blocked) Write(p []byte) (int, error) {
+	if b.Body.Len() > 0 {
+		<-b.cut
+		return 0, os.ErrDeadlineExceeded
+	}
+	return b.ResponseRecorder.Write(p)
+}
+
+func (b blocked) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() && at.Before(time.Now()) {
+		close(b.cut)
+	}
+	return nil
+}
+
+// steady is a client that takes 64 KiB a second.
+type steady struct {
+	*httptest.ResponseRecorder
+	t *testing.T
+}
+
+func (s steady) Write(p []byte) (int, error) {
+	time.Sleep(time.Duration(len(p)) * time.Second / piece)
+	return s.ResponseRecorder.Write(p)
+}
+
+func (s steady) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() && at.Before(time.Now()) {
+		s.t.Error("cut off")
+	}
+	return nil
+}
+
+// Where there is no memory for what slow clients alone hold, they are cut off in the middle of a write (R25); who keeps
+// the minimum rate is not.
+func TestSlowClientIsCutOff(t *testing.T) {
+	const size, lack = 1 << 20, 64<<20 - 1<<19
+	for name, client := range map[string]func() http.ResponseWriter{
+		"slow":   func() http.ResponseWriter { return blocked{httptest.NewRecorder(), make(chan struct{})} },
+		"steady": func() http.ResponseWriter { return steady{httptest.NewRecorder(), t} },
+	} {
+		inWorld(t, setup{}, func(w *world) {
+			w.up.on("/p", chunks(pattern(size), "Cache-Control: max-age=60"))
+			w.get("/p")
+			w.replicas[0].table.Borrow(lack)
+			served := make(chan any)
+			go func() {
+				defer func() { served <- recover() }()
+				w.replicas[0].ServeHTTP(client(), httptest.NewRequestWithContext(w.t.Context(), "GET", "http://example.com/p", nil))
+			}()
+			synctest.Wait()
+			if _, err := w.store.Purge(w.t.Context(), policy.Selector{All: true}, store.Hard); err != nil {
+				t.Fatal(err)
+			}
+			if p := <-served; (p == http.ErrAbortHandler) != (name == "slow") {
+				t.Errorf("%s: ended with %v", name, p)
+			}
+			if r := w.reports[1]; (r.Detail == policy.TooSlow) != (name == "slow") {
+				t.Errorf("%s: report: %s %v", name, r.Detail, r.Err)
+			}
+			w.replicas[0].table.GiveBack(lack)
+		})
+	}
 }
 
 // chunks is an answer whose length is not announced, in pieces as a connection would bring them.

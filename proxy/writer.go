@@ -34,6 +34,7 @@ type writer struct {
 	last    bool     // it ends with this answer
 	expects bool     // it is asked whether its body is wanted (RFC 9110 §10.1.1)
 	body    *patient // the request's; nil: it has none
+	severed atomic.Bool
 }
 
 // Unwrap lets http.ResponseController reach Flush.
@@ -95,10 +96,20 @@ func (w *writer) FlushError() (err error) {
 func (w *writer) within(send func()) {
 	// Not supported by a recorder in a test: then there is no slow client either.
 	_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
+	if w.severed.Load() {
+		_ = w.control.SetWriteDeadline(time.Unix(1, 0)) // long ago
+	}
 	send()
 	if !w.http1 {
 		_ = w.control.SetWriteDeadline(time.Time{})
 	}
+}
+
+// sever ends what is being written, and whatever would be: memory does not wait for a client who is too slow. It may be
+// called while another goroutine writes.
+func (w *writer) sever() {
+	w.severed.Store(true)
+	_ = w.control.SetWriteDeadline(time.Unix(1, 0)) // long ago
 }
 
 // Hijack hands over the connection with what its client has sent already: httputil.ReverseProxy reads from the

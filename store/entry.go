@@ -21,6 +21,19 @@ func (b Bytes) Size() int64 {
 
 func (b Bytes) Spans() []policy.Span { return []policy.Span{{Start: 0, End: b.Size()}} }
 
+// Same reports whether b and o lie in the same memory. Of an empty body there is nothing to share.
+func (b Bytes) Same(o Bytes) bool { return b.Address() != nil && b.Address() == o.Address() }
+
+// Address is where its first byte lies; nil: there is none.
+func (b Bytes) Address() *byte {
+	for _, s := range b {
+		if len(s) > 0 {
+			return &s[0]
+		}
+	}
+	return nil
+}
+
 // Pieces are the bytes of a span as they lie in memory; nobody writes to them.
 func (b Bytes) Pieces(span policy.Span) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {

@@ -151,6 +151,9 @@ type Clock interface {
 type Store interface {
 	// Peek answers from this process's memory, without I/O.
 	Peek(key policy.Key) (*Entry, bool)
+	// Holds reports whether the body of e, which came from here, still lies in this process's memory: reading it takes no
+	// more then. It does not count as use.
+	Holds(e *Entry) bool
 	// Take looks up, and grants the lease when asked to and nothing fresh enough is stored. Idempotent by token.
 	Take(ctx context.Context, key policy.Key, want Want) (Taken, error)
 	// Renew prolongs a lease by ttl from now and answers the best class left in it (R26).

@@ -16,10 +16,18 @@ func (t *Table) Borrow(n int64) bool { return t.budget.take(n) }
 // GiveBack returns what was borrowed.
 func (t *Table) GiveBack(n int64) { t.budget.give(n) }
 
+// Lend notes that a client reads a stored body that lies in memory, until the reader is closed: it counts from when the
+// store lets go of it (R25), for all who read it once. Who is too slow then is severed.
+func (t *Table) Lend(e *store.Entry, sever func()) *Reader {
+	r := t.budget.lend(e)
+	r.OnCut(sever)
+	return r
+}
+
 // ReadAhead takes the body of a pass off the upstream's hands as fast as it comes, within the memory budget, so that a
 // slow client does not hold the upstream's slot (R24). Keep, unless it is nil, is called once, whether the client reads
 // or not: with the whole body at its end, or with nil when it did not come whole.
-func (t *Table) ReadAhead(body io.ReadCloser, up *upstream.Upstream, keep func(store.Body)) io.ReadCloser {
+func (t *Table) ReadAhead(body io.ReadCloser, up *upstream.Upstream, keep func(store.Body)) *Ahead {
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	s := NewSpool(t.budget, t.options.MaxBody, func() { cancel(errDeserted) })
 	s.Hurry(up.Crowded)
@@ -28,7 +36,7 @@ func (t *Table) ReadAhead(body io.ReadCloser, up *upstream.Upstream, keep func(s
 		keep = func(store.Body) {}
 	}
 	reader, _ := s.Join() // nothing has come yet: byte 0 is there to be joined
-	a := &ahead{reader: reader, ctx: ctx, body: body}
+	a := &Ahead{reader: reader, ctx: ctx, body: body}
 	a.ended = sync.OnceFunc(func() {
 		if whole, ok := s.Body(); ok {
 			keep(whole)
@@ -84,7 +92,8 @@ func pump(ctx context.Context, from source, s *Spool) error {
 	}
 }
 
-type ahead struct {
+// Ahead is a body that is read ahead of its client.
+type Ahead struct {
 	reader *Reader
 	ctx    context.Context
 	left   []byte
@@ -93,7 +102,10 @@ type ahead struct {
 	ended  func()
 }
 
-func (a *ahead) Read(p []byte) (int, error) {
+// OnCut is the reader's.
+func (a *Ahead) OnCut(sever func()) { a.reader.OnCut(sever) }
+
+func (a *Ahead) Read(p []byte) (int, error) {
 	if len(a.left) == 0 {
 		var err error
 		// The table's context ends only after every body; whoever leaves closes.
@@ -108,11 +120,11 @@ func (a *ahead) Read(p []byte) (int, error) {
 }
 
 // Close ends the upstream's side too when the client left early.
-func (a *ahead) Close() error {
+func (a *Ahead) Close() error {
 	a.ended()
 	a.reader.Close()
 	a.closeBody()
 	return nil
 }
 
-func (a *ahead) closeBody() { a.close.Do(func() { a.body.Close() }) }
+func (a *Ahead) closeBody() { a.close.Do(func() { a.body.Close() }) }

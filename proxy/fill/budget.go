@@ -1,25 +1,41 @@
 package fill
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"weir/store"
 )
 
 // Budget is the memory that the bodies under way in a process may take together (R25).
 type Budget struct {
 	limit   int64
+	holds   func(*store.Entry) bool // whether the store still has its body in memory
 	used    atomic.Int64
 	refused atomic.Int64 // when somebody last asked in vain, in ns
 
 	mu       sync.Mutex
 	squeezed time.Time
 	ended    map[*Spool]struct{} // bodies that are all here, and held for those who still read them
+	lent     map[*byte]*Spool    // of those, the ones that are read in the store from their first byte on, by where it lies
+	watched  bool
 }
 
 // NewBudget makes a budget of limit bytes.
 func NewBudget(limit int64) *Budget {
-	return &Budget{limit: limit, ended: map[*Spool]struct{}{}}
+	always := func(*store.Entry) bool { return true }
+	return &Budget{limit: limit, holds: always, ended: map[*Spool]struct{}{}, lent: map[*byte]*Spool{}}
+}
+
+func budgetOf(o Options) *Budget {
+	b := NewBudget(o.Spool)
+	if o.Store != nil {
+		b.holds = o.Store.Holds
+	}
+	return b
 }
 
 // Used is how many bytes are taken.
@@ -59,25 +75,76 @@ func (b *Budget) squeeze() {
 		return
 	}
 	b.squeezed = now
-	ended := make([]*Spool, 0, len(b.ended))
-	for s := range b.ended {
-		ended = append(ended, s)
-	}
+	ended := slices.Collect(maps.Keys(b.ended))
 	b.mu.Unlock()
 	for _, s := range ended {
 		s.yield(now)
 	}
 }
 
+// watch finds out, as long as bodies are read that have ended, which of them the store has let go of. That may be more
+// than there is memory for: then who reads too slowly leaves at once.
+func (b *Budget) watch() {
+	b.mu.Lock()
+	ended := slices.Collect(maps.Keys(b.ended))
+	b.watched = len(ended) > 0
+	b.mu.Unlock()
+	if len(ended) == 0 {
+		return
+	}
+	for _, s := range ended {
+		s.look(b.holds)
+	}
+	for _, s := range ended {
+		if b.Used() > b.limit {
+			s.hasten(time.Now())
+		}
+	}
+	time.AfterFunc(glance, b.watch)
+}
+
 // linger notes a body that has ended and is still read; leave forgets it. Both are called with its lock held.
 func (b *Budget) linger(s *Spool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.note(s)
+}
+
+func (b *Budget) note(s *Spool) {
 	b.ended[s] = struct{}{}
+	if !b.watched {
+		b.watched = true
+		time.AfterFunc(glance, b.watch)
+	}
 }
 
 func (b *Budget) leave(s *Spool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.ended, s)
+	if body, ok := s.inMemory(); ok && b.lent[body.Address()] == s {
+		delete(b.lent, body.Address())
+	}
+}
+
+// lend returns a reader of a stored body that lies in memory, one body's readers all of one spool.
+func (b *Budget) lend(e *store.Entry) *Reader {
+	body, _ := e.Body.(store.Bytes)
+	for {
+		b.mu.Lock()
+		s := b.lent[body.Address()]
+		if s == nil {
+			s = NewSpool(b, 0, func() {})
+			s.entry, s.size, s.done = e, body.Size(), true
+			b.lent[body.Address()] = s
+			b.note(s)
+			r := s.reader()
+			b.mu.Unlock()
+			return r
+		}
+		b.mu.Unlock()
+		if r := s.attend(); r != nil {
+			return r
+		}
+	}
 }

@@ -58,7 +58,7 @@ type Table struct {
 func NewTable(o Options) *Table {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Table{
-		options: o, budget: NewBudget(o.Spool), ctx: ctx, stop: stop,
+		options: o, budget: budgetOf(o), ctx: ctx, stop: stop,
 		fills: map[string]*Fill{}, leased: map[string]*Fill{}, asking: map[string]chan struct{}{}, peersMet: map[string]bool{}, refreshes: refreshes{most: o.Refreshes},
 		peers: peers(),
 	}

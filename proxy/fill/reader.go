@@ -21,6 +21,7 @@ type Reader struct {
 	pace  Pace
 	stays bool // it cannot go on in the store
 	cut   bool
+	sever func() // called when it is cut off, with the spool's lock held; nil: nobody is
 }
 
 // Join returns a reader from byte 0; ok is false when that is no longer held.
@@ -30,12 +31,45 @@ func (s *Spool) Join() (r *Reader, ok bool) {
 	if s.start > 0 || s.done && s.charged == 0 && s.size > 0 {
 		return nil, false
 	}
-	r = &Reader{s: s}
-	s.readers[r] = struct{}{}
+	r = s.reader()
 	if s.done {
 		s.settle()
 	}
 	return r, true
+}
+
+func (s *Spool) reader() *Reader {
+	r := &Reader{s: s}
+	s.readers[r] = struct{}{}
+	return r
+}
+
+// attend returns one more reader who reads in the store, and only tells of it; nil when the last has left: then the
+// spool is forgotten.
+func (s *Spool) attend() *Reader {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.readers) == 0 {
+		return nil
+	}
+	return s.reader()
+}
+
+// OnCut has sever called when the reader is cut off: whoever is being written to would not hear of it before he has
+// taken that, and what he has in hand would be held as long. Sever must not wait, nor call the reader.
+func (r *Reader) OnCut(sever func()) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if r.sever = sever; r.cut {
+		sever()
+	}
+}
+
+// Took notes that n bytes more are written to a client who reads in the store.
+func (r *Reader) Took(n int) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.pace.Moved(n, time.Now())
 }
 
 // Stored is what the rest is read from after ErrMoved.

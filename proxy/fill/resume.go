@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"weir/policy"
@@ -24,7 +23,7 @@ var errNotTheRest = errors.New("the upstream does not go on where the store brok
 
 // Resume asks the upstream for just those bytes, in a slot like any other. Nobody joins: who was in mid-body lacks
 // something else each.
-func (t *Table) Resume(ctx context.Context, l Lack) (body io.ReadCloser, err error) {
+func (t *Table) Resume(ctx context.Context, l Lack) (body *Ahead, err error) {
 	up := t.options.Upstreams[l.Plan.Route.Upstream]
 	r := reportOf(l.Plan, Rest)
 	r.End, r.Reason = Unstored, policy.BodyLost

@@ -22,7 +22,6 @@ var (
 const (
 	smallSegment = 4 << 10
 	largeSegment = 64 << 10
-	exactSegment = 1 << 20 // an announced length up to this gets one segment of just that size
 	narrow       = 32 << 10
 	// window is there for every body, whatever the budget says: one that is no larger is kept whole.
 	window = 64 << 10
@@ -54,6 +53,7 @@ type Spool struct {
 	find     func() *store.Entry // looks for what was committed; nil: nothing was, or it has been looked for
 	moving   bool                // it is being looked for
 	entry    *store.Entry        // what was found: it is read there, and nothing is held here any more
+	loose    bool                // the store has let go of it since: its readers alone hold it
 	done     bool
 	err      error // of the end; nil: clean
 	readers  map[*Reader]struct{}
@@ -194,9 +194,9 @@ func (s *Spool) nextSegment() int64 {
 		return 1
 	case s.unkept: // pieces that can be dropped one by one
 		return narrow
-	case s.length >= 0 && s.size == 0 && s.length <= exactSegment:
-		return max(s.length, 1)
-	case s.length < 0 && s.size < largeSegment:
+	case s.length >= 0:
+		return min(largeSegment, s.length-s.size)
+	case s.size < largeSegment:
 		return max(smallSegment, s.size)
 	}
 	return largeSegment
@@ -232,13 +232,6 @@ func (s *Spool) pause(ctx context.Context) {
 	if queued && behind > hurry || behind > patience && (len(s.readers) > 1 || s.budget.short()) {
 		s.cut(slowest)
 	}
-}
-
-// cut ends a reader, which hears of it when it next reads.
-func (s *Spool) cut(r *Reader) {
-	r.cut = true
-	delete(s.readers, r)
-	s.signal(&s.grown)
 }
 
 func (s *Spool) slowest() (slowest *Reader) {
@@ -287,63 +280,6 @@ func (s *Spool) End(err error) {
 	s.done, s.err = true, err
 	s.charge(s.room - s.start)
 	s.signal(&s.grown)
-	s.settle()
-}
-
-// settle gives the budget back once nobody reads and nobody will.
-func (s *Spool) settle() {
-	switch {
-	case !s.done:
-	case s.entry != nil || len(s.readers) == 0:
-		s.budget.leave(s)
-		s.charge(0)
-	default:
-		s.budget.linger(s)
-	}
-}
-
-// Stored says that the body has been committed, and how it can be had from the store.
-func (s *Spool) Stored(find func() *store.Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.find = find
-}
-
-// yield gives memory back to those who lack it. What is stored is read there from now on; else who reads too slowly is
-// cut off.
-func (s *Spool) yield(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.moving {
-		return // whoever can go on in the store is not cut off
-	}
-	if find := s.find; find != nil {
-		s.find, s.moving = nil, true
-		go func() { s.move(find()) }() // who lacks memory does not wait for the store
-		return
-	}
-	for r := range s.readers {
-		if r.behind(now) > patience {
-			s.cut(r)
-		}
-	}
-	s.settle()
-}
-
-// move sends the readers to the store, unless somebody cannot go.
-func (s *Spool) move(entry *store.Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.moving = false
-	for r := range s.readers {
-		if r.stays {
-			return
-		}
-	}
-	s.entry = entry
-	if entry != nil {
-		s.segments = nil
-	}
 	s.settle()
 }
 

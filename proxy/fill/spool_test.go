@@ -406,7 +406,7 @@ func TestNobodyIsCutWhileTheStoreIsLookedInto(t *testing.T) {
 		if _, err := r.Next(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute + 2*patience) // a mebibyte lasts a minute at the minimum rate
+		time.Sleep(time.Minute + 2*patience) // what is in hand lasts four seconds at the minimum rate
 		for range 5 {
 			b.take(1)
 			time.Sleep(2 * glance)

@@ -77,6 +77,20 @@ func (s *Store) Peek(key policy.Key) (*store.Entry, bool) {
 	return e, e != nil
 }
 
+// Holds reports whether this very body is stored.
+func (s *Store) Holds(e *store.Entry) bool {
+	sh := s.shard(e.Key)
+	sh.mu.RLock()
+	defer sh.mu.RUnlock()
+	sl := sh.slot(e.Key)
+	if sl == nil || sl.item == nil {
+		return false
+	}
+	held, _ := sl.item.entry.Body.(store.Bytes)
+	body, _ := e.Body.(store.Bytes)
+	return held.Same(body)
+}
+
 // Commit writes, and ends the lease with Filled; with Lapsed when the entry is larger than the store keeps.
 func (s *Store) Commit(_ context.Context, held store.Lease, write store.Write) error {
 	if err := s.refused(); err != nil {

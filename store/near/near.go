@@ -105,6 +105,9 @@ func (s *Store) Peek(key policy.Key) (*store.Entry, bool) {
 	return e, ok
 }
 
+// Holds reports whether this very body is held here.
+func (s *Store) Holds(e *store.Entry) bool { return s.memory.Holds(e) }
+
 func (s *Store) peek(key policy.Key) (*store.Entry, bool) {
 	l := s.line.Load()
 	if !l.whole {

@@ -104,6 +104,9 @@ func (s *Store) spawn(work func()) {
 // Peek finds nothing: this store has no memory of its own.
 func (s *Store) Peek(policy.Key) (*store.Entry, bool) { return nil, false }
 
+// Holds is false: what was read from Redis is its reader's.
+func (s *Store) Holds(*store.Entry) bool { return false }
+
 // Waiting is how many exchanges wait for another replica's fill.
 func (s *Store) Waiting() int64 { return s.waiting.Load() }
 

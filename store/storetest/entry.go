@@ -30,6 +30,7 @@ func entryChecks() []check {
 				c.Errorf("peeked %q", c.read(e))
 			}
 		}},
+		{"a body is held until another takes its place, or it is purged", bodyIsHeld},
 		{"what is kept goes when its time is over", func(c *bench) {
 			l := c.lease(c.a, page("x"), want("t1"))
 			w := write(page("x"), answer("one", -time.Second))
@@ -140,4 +141,31 @@ func bodySurvives(c *bench, size int) {
 			}
 		}
 	}
+}
+
+func bodyIsHeld(c *bench) {
+	put := func(body string) {
+		w := want(body)
+		w.At = w.At.Add(2 * long) // whatever is there
+		c.commit(c.a, c.lease(c.a, page("x"), w), write(page("x"), answer(body, long)))
+	}
+	for _, end := range []func(){
+		func() { put("two") },
+		func() { c.purge(c.a, policy.Selector{Page: page("x").Primary}, store.Hard) },
+	} {
+		put("one")
+		e := c.take(c.a, page("x"), look()).Entry
+		if peeked, ok := c.a.Peek(page("x")); ok && bytesOf(peeked).Same(bytesOf(e)) && !c.a.Holds(e) {
+			c.Error("not held, though it is peeked at")
+		}
+		end()
+		if c.a.Holds(e) {
+			c.Error("still held")
+		}
+	}
+}
+
+func bytesOf(e *store.Entry) store.Bytes {
+	b, _ := e.Body.(store.Bytes)
+	return b
 }
