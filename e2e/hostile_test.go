@@ -52,6 +52,7 @@ func TestHostile(t *testing.T) {
 		"redis":  {"redis", 200, 32 << 20, 2000},
 		"few":    {"memory", 200, 32 << 20, 64},
 		"stored": {"memory", hostileReaders, 8 << 20, 2000},
+		"shared": {"redis", hostileReaders, 8 << 20, 2000},
 	} {
 		t.Run(name, func(t *testing.T) { besiege(t, s) })
 	}
