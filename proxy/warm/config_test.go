@@ -57,8 +57,32 @@ func TestAfterIsBounded(t *testing.T) {
 	}
 }
 
+// A clock's moments, however rare, and either of day and weekday where both are named.
+func TestClock(t *testing.T) {
+	for text, want := range map[string]string{
+		"0 0 30 3 1":     "2027-03-01", // a Monday: 2026-11-30 is one, 13 weeks before
+		"0 0 29 2 *":     "2028-02-29",
+		"0 0 13 * *":     "2026-12-13",
+		"30 12 30 11 *":  "2026-11-30",
+		"0 12 * * MON":   "2026-12-07", // not the moment itself
+		"0 0 1 1 *":      "2027-01-01",
+		"*/5 * 1 * *":    "2026-12-01",
+		"0 0 31 4,6,1 *": "2027-01-31",
+	} {
+		e, err := ParseEvery(text, time.ParseDuration)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+		if got := e.after(policy.Stored{Response: policy.Response{Arrived: now}}, 0).Format(time.DateOnly); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func FuzzParseEvery(f *testing.F) {
-	for _, text := range []string{"80%", "30s", "*/5 * * * *", "0 0 31 2 *", "CRON_TZ=UTC 0 0 L * *", "1e3%", "9999999h", "*/0 * * * *", "0-59/2,3 1-2 * JAN-DEC 0-7"} {
+	for _, text := range []string{"80%", "30s", "*/5 * * * *", "0 0 31 2 *", "0 0 30 3 1", "CRON_TZ=UTC 0 0 L * *", "1e3%", "9999999h", "*/0 * * * *", "0-59/2,3 1-2 * JAN-DEC 0-7"} {
 		f.Add(text, int64(time.Hour), 0.5)
 	}
 	f.Fuzz(func(t *testing.T, text string, life int64, dice float64) {

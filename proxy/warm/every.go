@@ -16,6 +16,8 @@ const (
 	least = time.Second
 	// unlived is after what time a page is tried again that has no lifetime to take a share of.
 	unlived = 10 * time.Minute
+	// rarest is how many years two moments of a clock may lie apart: a 29th of February, over a year like 2100, eight.
+	rarest = 9
 )
 
 // Every says when a page is brought anew: after a share of its lifetime, after a time, or at moments of the clock.
@@ -54,9 +56,10 @@ func ParseEvery(text string, duration func(string) (time.Duration, error)) (Ever
 }
 
 func (e *Every) readClock() error {
-	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+	// Where day and weekday are both named either will do, as in every crontab.
+	parser, err := cron.TryNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.DowOrDom)
 	if err == nil {
-		e.clock, err = parser.Parse(e.text)
+		e.clock, err = parser.WithMaxSearchYears(rarest).Parse(e.text)
 	}
 	if err != nil {
 		return fmt.Errorf("%q is not cron (%w): write minute, hour, day, month and weekday, */5 * * * * for every five minutes", e.text, err)
