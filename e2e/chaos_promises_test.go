@@ -45,16 +45,16 @@ func (v visitor) String() string {
 	return fmt.Sprintf("%s at %s, begun %s: %s", pageName(v.n), v.name, v.answer.started.Format("05.000"), v.answer)
 }
 
-var (
-	ofReplicas = []string{"kill", "stop", "freeze"}
-	ofRedis    = []string{"cut", "pause", "blackhole", "flush", "crash"}
-)
+// Faults, by what they befall.
+func ofReplicas() []string { return []string{"kill", "stop", "freeze"} }
+func ofRedis() []string    { return []string{"cut", "pause", "blackhole", "flush", "crash"} }
+func ofUpstream() []string { return []string{"errors", "resets", "truncates", "slow"} }
 
 // judge holds one answer to what is promised.
 func (c *chaos) judge(v visitor) {
 	begun := v.answer.started
 	end := begun.Add(v.answer.total)
-	own := c.troubled(begun.Add(-time.Second), end, v.name, ofReplicas...) // it may have looked up a door that closed
+	own := c.troubled(begun.Add(-time.Second), end, v.name, ofReplicas()...) // it may have looked up a door that closed
 	switch a := v.answer; {
 	case v.stuck != nil:
 		c.breach("nothing came: %v", v)
@@ -65,10 +65,11 @@ func (c *chaos) judge(v visitor) {
 		}
 		return
 	case a.status != http.StatusOK:
-		c.breach("an error, though the upstream is well: %v", v)
+		c.judgeError(v)
 		return
 	case a.err != nil:
-		if c.count("cut in mid-body", 1); !c.troubled(begun, end, "") {
+		ailed := c.troubled(begun.Add(-3*time.Second), end, "", ofUpstream()...) // what it joined began before it
+		if c.count("cut in mid-body", 1); !ailed && !c.troubled(begun, end, "") {
 			c.breach("cut, though nothing was wrong: %v", v)
 		}
 		return
@@ -88,6 +89,29 @@ func (c *chaos) judge(v visitor) {
 	}
 }
 
+// judgeError: there is none but what the upstream has caused, and none where a copy may stand in.
+func (c *chaos) judgeError(v visitor) {
+	c.count("errors", 1)
+	begun, end := v.answer.started, v.answer.started.Add(v.answer.total)
+	if !slices.Contains([]int{502, 503, 504}, v.answer.status) || !c.troubled(begun.Add(-chaosQuiet), end, "", ofUpstream()...) {
+		c.breach("an error, though the upstream is well: %v", v)
+		return
+	}
+	var good time.Time // when the upstream gave what could stand in
+	version := 0
+	c.oracle.see(v.n, func(p *oraclePage) {
+		for v, sent := range p.sent { // what was under way when a purge came is not kept
+			if begun := sent.Add(-3 * time.Second); v > p.purged && begun.After(p.purging) && begun.After(p.purgedAt) && sent.After(good) {
+				version, good = v, sent
+			}
+		}
+	})
+	others := append(ofReplicas(), ofRedis()...)
+	if version > 0 && begun.Sub(good) > 2*time.Second && !c.troubled(good.Add(-chaosQuiet), end, "", others...) {
+		c.breach("an error, though version %d of %v before may stand in: %v", version, begun.Sub(good), v)
+	}
+}
+
 // judgeAge: nothing is older than it may be, nor what was purged.
 func (c *chaos) judgeAge(v visitor, version int) {
 	var sent, purgedAt time.Time
@@ -95,14 +119,16 @@ func (c *chaos) judgeAge(v visitor, version int) {
 	c.oracle.see(v.n, func(p *oraclePage) { sent, purged, purgedAt = p.sent[version], p.purged, p.purgedAt })
 	begun := v.answer.started
 	// Ages count whole seconds. How long the answer itself took is not the page's age, as it may have been waited for.
-	if old := begun.Sub(sent); old > chaosStale(v.n)+2*time.Second && !c.troubled(begun.Add(-time.Second), begun, "", "freeze") {
+	// Where the upstream fails, what is older stands in (stale_if_error), and for as long as its back-off lasts.
+	if old := begun.Sub(sent); old > chaosStale(v.n)+2*time.Second && !c.troubled(begun.Add(-time.Second), begun, "", "freeze") &&
+		!c.troubled(begun.Add(-2*chaosQuiet), begun.Add(v.answer.total), "", ofUpstream()...) {
 		c.breach("version %d, %v after the upstream last said so: %v", version, old, v)
 	}
 	if version > purged || begun.Before(purgedAt.Add(50*time.Millisecond)) {
 		return
 	}
 	// A replica that is cut off hears of nothing until it is back, nor one that is stopped.
-	if c.count("late for a purge", 1); !c.troubled(begun.Add(-3*time.Second), begun, v.name, append(ofRedis, "freeze")...) {
+	if c.count("late for a purge", 1); !c.troubled(begun.Add(-3*time.Second), begun, v.name, append(ofRedis(), "freeze")...) {
 		c.breach("version %d, purged %v before: %v", version, begun.Sub(purgedAt), v)
 	}
 }

@@ -36,23 +36,27 @@ func (f fault) String() string {
 	return fmt.Sprintf("%6.2fs %s %s for %v", f.at.Seconds(), f.what, f.whom, f.lasts.Round(time.Millisecond))
 }
 
-// chaosPlan is what goes wrong: with replicas in one row, with Redis and the lines to it in another.
-func chaosPlan(seed uint64, during time.Duration) (plan [2][]fault) {
-	kinds := [2][]string{{"kill", "stop", "freeze"}, {"cut", "pause", "blackhole", "flush", "crash"}}
+// chaosPlan is what goes wrong: with replicas in one row, with Redis and the lines to it in another, with the upstream in
+// the third. One round in three is the upstream's alone.
+func chaosPlan(seed uint64, during time.Duration) (plan [3][]fault) {
+	kinds := [3][]string{ofReplicas(), ofRedis(), ofUpstream()}
 	for row, what := range kinds {
 		dice := rand.New(rand.NewPCG(seed, uint64(row)))
 		for at := time.Second; at < during; {
 			f := fault{what: what[dice.IntN(len(what))], at: at, lasts: 200*time.Millisecond + time.Duration(dice.Int64N(int64(3*time.Second)))}
-			if whom := []string{"a", "b", "c", ""}[dice.IntN(4)]; row == 1 {
-				f.whom = whom
-			} else {
-				f.whom = []string{"a", "b", "c"}[dice.IntN(3)]
-			}
+			f.whom = []string{"a", "b", "c", ""}[dice.IntN([]int{3, 4, 4}[row])]
 			if f.what == "freeze" && dice.IntN(3) == 0 {
 				f.lasts += 5 * time.Second // past its lease
 			}
 			if f.what == "flush" || f.what == "crash" {
 				f.whom = "redis"
+			}
+			if row == 2 {
+				f.whom = "upstream"
+			}
+			if row < 2 && f.at/chaosRound%3 == 1 {
+				at += chaosRound
+				continue
 			}
 			if end := f.at%chaosRound + f.lasts; end > chaosRound-2*chaosQuiet { // let all be well now and then
 				at += chaosRound - f.at%chaosRound
@@ -92,7 +96,7 @@ func TestChaos(t *testing.T) {
 		t.Skip("by hand: make chaos")
 	}
 	plan := chaosPlan(*seed, *chaosLasts)
-	t.Logf("seed %d for %v:\n%s\n%s", *seed, *chaosLasts, lines(plan[0]), lines(plan[1]))
+	t.Logf("seed %d for %v:\n%s\n%s\n%s", *seed, *chaosLasts, lines(plan[0]), lines(plan[1]), lines(plan[2]))
 	c := newChaos(t)
 	idle := c.goroutines()
 	stop := make(chan struct{})
@@ -281,6 +285,11 @@ func (c *chaos) suffer(f fault) error {
 		r.signal(syscall.SIGSTOP)
 		last()
 		return r.signal(syscall.SIGCONT)
+	case "errors", "resets", "truncates", "slow":
+		c.oracle.ail(f.what)
+		last()
+		c.oracle.ail("")
+		return nil
 	case "flush":
 		return c.redis.say("FLUSHALL")
 	case "crash":

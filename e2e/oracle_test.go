@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -22,7 +23,8 @@ type oracle struct {
 
 	mu        sync.Mutex
 	pages     map[string]*oraclePage
-	now, most int // requests under way, and how many ever were
+	now, most int    // requests under way, and how many ever were
+	ails      string // what most requests meet with for a while: errors, resets, truncates, slow; "": nothing
 }
 
 // pace is how a page is answered.
@@ -36,6 +38,7 @@ type oraclePage struct {
 	n, version int
 	asked      int
 	now, most  int
+	ails       string            // the upstream, as it is asked for
 	sent       map[int]time.Time // when a version was answered last
 	purged     int               // versions up to this one are gone
 	purgedAt   time.Time         // as acknowledged
@@ -63,6 +66,34 @@ func (o *oracle) see(n int, do func(*oraclePage)) {
 	do(p)
 }
 
+// ail has most requests meet with something from now on; "": with nothing.
+func (o *oracle) ail(what string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ails = what
+}
+
+// suffers answers as an upstream does that is not well. It reports whether it did.
+func suffers(w http.ResponseWriter, what string, body string) bool {
+	switch what {
+	case "errors":
+		w.Header().Del("Cache-Control") // what names its lifetime is a page like any other
+		http.Error(w, "the database is away", http.StatusServiceUnavailable)
+	case "resets":
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			conn.Close()
+		}
+	case "truncates":
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		_, _ = io.WriteString(w, body[:len(body)/2])
+		panic(http.ErrAbortHandler)
+	default:
+		return false
+	}
+	return true
+}
+
 func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n, err := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/page/"))
 	if err != nil {
@@ -78,12 +109,20 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.now++
 		p.most, o.most = max(p.most, p.now), max(o.most, o.now)
 		seen, now = *p, o.now
+		seen.ails = o.ails
 	})
 	if o.crowded != nil {
 		o.crowded(seen, now)
 	}
+	ails := ""
+	if seen.asked%3 > 0 {
+		ails = seen.ails
+	}
 	over := sync.OnceFunc(func() { o.see(n, func(p *oraclePage) { p.now--; o.now-- }) })
 	defer over()
+	if ails == "slow" {
+		pace.delay += 2 * time.Second
+	}
 	select {
 	case <-time.After(pace.delay):
 	case <-r.Context().Done():
@@ -93,14 +132,18 @@ func (o *oracle) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			p.version++
 		}
-		version = p.version
-		p.sent[version] = time.Now()
+		if version = p.version; ails == "" || ails == "slow" {
+			p.sent[version] = time.Now()
+		}
 	})
 	w.Header().Set("Cache-Control", pace.control)
 	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, version))
 	w.Header().Set("Cache-Tag", fmt.Sprintf("tag-%d", n%10))
 	w.Header().Set("Content-Type", "text/plain")
 	body := testimony(n, version, pace.size)
+	if suffers(w, ails, body) {
+		return
+	}
 	http.ServeContent(w, r, "", time.Time{}, &slowly{strings.NewReader(body), over, pace.spread * (32 << 10) / time.Duration(len(body))})
 }
 
