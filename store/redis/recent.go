@@ -43,8 +43,19 @@ func (r *recent) add(p past) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.heard = time.Now()
+	alike := func(old past) bool { return old.sel == p.sel && old.mode == p.mode && old.at <= p.at }
+	dates := 0 // of soft purges of the same, before this
+	for _, old := range r.list {
+		if p.mode == store.Soft && old.at < p.at && alike(old) {
+			dates++
+		}
+	}
 	r.list = slices.DeleteFunc(r.list, func(old past) bool {
-		same := old.sel == p.sel && old.mode == p.mode && old.at <= p.at
+		same := alike(old)
+		if same && p.mode == store.Soft && old.at < p.at { // an entry's windows begin with the first that is about it
+			same = dates >= store.Softs
+			dates--
+		}
 		// While Redis takes nothing, nothing that it may have lost is too old.
 		goes := same || p.taken && old.taken && p.heard.Sub(old.heard) > lag
 		if goes {
