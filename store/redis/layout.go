@@ -42,7 +42,7 @@ import (
 //	B1|counter's name|number|at|outcome|replaced|message (bell.go)
 //
 // The fields of the hash of notes are "all"; a label (store/notes.go) for each tag, host or route; "prefix", with a line
-// N2|…|PREFIX for each; and "last", the date of the last of them.
+// N2|…|PREFIX for each; and "last", the date of the last of them, or of the last lease where that is later.
 const (
 	// longest is the longest that any entry is kept, and so how long a note must be.
 	longest = policy.LongestKeep

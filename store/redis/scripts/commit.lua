@@ -96,6 +96,7 @@ if signs then
   put(KEYS[4], ARGV[9], stays)
 end
 redis.call('DEL', KEYS[6])
+latest(KEYS[5], math.max(about('').last, taken), stays)
 tombstone(KEYS[2], taken, filled, token)
 if alive or sign or (mine and held.waited) then
   ring(KEYS[7], ARGV[4], taken, filled, (alive or sign) and 1 or 0, ARGV[5])

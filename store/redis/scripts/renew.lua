@@ -8,6 +8,7 @@ local notes = said(got[2], KEYS[3], ARGV[1], ARGV[2])
 local held = lease(got[1])
 if held and held.token == ARGV[3] and held.taken > notes.newest then
   redis.call('PEXPIRE', KEYS[1], ARGV[5])
+  latest(KEYS[3], math.max(notes.last, taken), tonumber(ARGV[5]))
   return { now, tonumber(held.class) }
 end
 if held or ended(got[1]) or taken <= notes.newest then

@@ -119,7 +119,7 @@ end
 
 -- What notes say of what lies, or will lie, under a key: that of its page, and those in the hash that its place on the web
 -- tells or one of the labels, of eight bytes each. newest is the latest, which leases are compared with; last the latest
--- of all that were written here, whatever they are about.
+-- of all that were written here, whatever they are about, and of all leases.
 local function said(page, hash, place, labels)
   local fields = { 'last', 'all', 'prefix' }
   for at = 1, #labels, 8 do
@@ -143,6 +143,19 @@ local function said(page, hash, place, labels)
   return {
     dates = dates, hard = dates[HARD], validate = dates[VALIDATE], newest = newest, last = math.max(newest, sane(got[1]) or 0),
   }
+end
+
+-- Writes down when the last lease was taken, for as long as it, or what it brings, is kept: a note must be later than what it
+-- is about also when the clock was set back since, or another server's, that is behind, has taken over.
+local function latest(hash, taken, ms)
+  local set = redis.pcall('HSET', hash, 'last', int(taken))
+  if type(set) == 'table' then -- a stranger's
+    redis.call('DEL', hash)
+    redis.call('HSET', hash, 'last', int(taken))
+  end
+  if redis.call('PTTL', hash) < ms then
+    redis.call('PEXPIRE', hash, ms)
+  end
 end
 
 -- Under OOM a SET is refused, unless the script has written already: deleting first makes room for the little that

@@ -59,5 +59,6 @@ if set.err then
   reply[10] = set.err
 else
   reply[5] = taken
+  latest(KEYS[5], taken, ttl)
 end
 return reply
