@@ -47,6 +47,7 @@ type asked struct {
 	wide  uint64
 	at    time.Time
 	key   policy.Key
+	full  bool // it answered, and takes nothing: what was filled here meanwhile is later than what it has
 }
 
 // wide is how often something was heard of more than a page. What is inserted meanwhile waits for it to be obeyed: the
@@ -70,7 +71,7 @@ func (s *Store) ask(key policy.Key) asked {
 	h := s.page(key)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return asked{h, h.n, s.wide.count(), time.Now(), key}
+	return asked{heard: h, n: h.n, wide: s.wide.count(), at: time.Now(), key: key}
 }
 
 // insert keeps an answer, unless it is the past by now. While the lock is held nothing is heard of the page.
@@ -82,7 +83,7 @@ func (s *Store) insert(e *store.Entry, a asked) {
 	if s.wide.n != a.wide || a.heard.isPast(a.n, e) {
 		return
 	}
-	if held, _ := s.memory.Held(e.Key); held != nil && held.Unverified && !e.Unverified {
+	if held, _ := s.memory.Held(e.Key); held != nil && held.Unverified && !e.Unverified && !a.full {
 		s.memory.Drop(e.Key, always) // whatever its date: the far store's word counts
 	}
 	s.memory.Insert(e, a.at)

@@ -99,6 +99,31 @@ func TestUnverifiedIsNotPeeked(t *testing.T) {
 	})
 }
 
+// A far store that takes no writes answers what it had before. That is no later than what was brought here meanwhile, which
+// counts until it is overtaken by what the far store has, or until that takes writes again.
+func TestFilledWhileTheFarStoreIsFull(t *testing.T) {
+	try(t, func(b *bench) {
+		b.fill(b.f.Store, page("x"), "old")
+		time.Sleep(11 * time.Minute) // over its lifetime, within its windows
+		b.f.full = true
+		got := b.take(page("x"), want("t2"))
+		if b.text(got.Entry) != "old" || got.Lease == nil || !errors.Is(got.Alone, store.ErrReadOnly) {
+			b.Fatalf("taken = %+v", got)
+		}
+		b.commit(b.Store, *got.Lease, page("x"), "brought")
+		for range 2 {
+			if got := b.take(page("x"), want("t3")); b.text(got.Entry) != "brought" || got.Lease != nil {
+				b.Errorf("taken %q, lease %v; want what was filled here", b.text(got.Entry), got.Lease)
+			}
+		}
+		time.Sleep(time.Second)
+		b.fill(b.f.Store, page("x"), "later") // by another replica, before it was full again
+		if got := b.take(page("x"), want("t4")); b.text(got.Entry) != "later" {
+			b.Errorf("taken %q, though the far store has a later one", b.text(got.Entry))
+		}
+	})
+}
+
 // The far store went away in mid-fill: those who come meanwhile are served what it brought.
 func TestCommitWhileItGoesAway(t *testing.T) {
 	try(t, func(b *bench) {

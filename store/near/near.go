@@ -125,6 +125,7 @@ func (s *Store) peek(key policy.Key) (*store.Entry, bool) {
 func (s *Store) Take(ctx context.Context, key policy.Key, want store.Want) (store.Taken, error) {
 	a := s.ask(key)
 	got, err := s.far.Take(ctx, key, want)
+	a.full = errors.Is(err, store.ErrReadOnly)
 	switch {
 	case got.Entry != nil:
 		got.Entry = s.known(got.Entry)

@@ -40,6 +40,7 @@ type far struct {
 	away  error  // what its verbs answer, undone
 	lost  bool   // the deed is done, and the answer lost
 	mute  bool   // watchers hear nothing
+	full  bool   // it answers, and takes nothing
 	meant func() // happens between
 	asked atomic.Int64
 }
@@ -70,6 +71,13 @@ func (f *far) Take(ctx context.Context, key policy.Key, want store.Want) (store.
 	f.asked.Add(1)
 	if f.away != nil {
 		return store.Taken{}, f.away
+	}
+	if f.full {
+		got, err := f.Store.Take(ctx, key, store.Want{At: want.At})
+		if err == nil && want.TTL > 0 && (got.Entry == nil || !got.Entry.FreshUntil.After(want.At)) {
+			err = store.ErrReadOnly // R16: the entry first
+		}
+		return got, err
 	}
 	got, err := f.Store.Take(ctx, key, want)
 	if err = f.answer(err); err != nil {
