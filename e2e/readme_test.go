@@ -15,7 +15,11 @@ func TestTechniquesOfFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tests strings.Builder
-	files, _ := filepath.Glob("../store/redis/*_test.go")
+	var files []string
+	for _, room := range []string{"store/redis", "store/near", "proxy/fill"} {
+		more, _ := filepath.Glob("../" + room + "/*_test.go")
+		files = append(files, more...)
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {

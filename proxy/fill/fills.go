@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,9 +46,8 @@ type Table struct {
 	fills  map[string]*Fill
 	leased map[string]*Fill // by token: what other replicas may ask for
 
-	asking   map[string]chan struct{} // by token: takes whose answer has not been acted on yet
-	peersMet map[string]bool
-	peers    *http.Client
+	asking map[string]chan struct{} // by token: takes whose answer has not been acted on yet
+	peers  *peers
 
 	refreshes refreshes
 }
@@ -59,8 +57,8 @@ func NewTable(o Options) *Table {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Table{
 		options: o, budget: budgetOf(o), ctx: ctx, stop: stop,
-		fills: map[string]*Fill{}, leased: map[string]*Fill{}, asking: map[string]chan struct{}{}, peersMet: map[string]bool{}, refreshes: refreshes{most: o.Refreshes},
-		peers: peers(),
+		fills: map[string]*Fill{}, leased: map[string]*Fill{}, asking: map[string]chan struct{}{}, refreshes: refreshes{most: o.Refreshes},
+		peers: newPeers(),
 	}
 }
 

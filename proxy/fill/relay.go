@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,14 +14,6 @@ import (
 	"weir/policy"
 	"weir/store"
 )
-
-// peers is how replicas ask each other: no proxy in between, and connections that are kept.
-func peers() *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: time.Second}).DialContext,
-		MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, DisableCompression: true,
-	}}
-}
 
 var (
 	// errGone: the holder's process is gone. A connection that is refused or breaks is news: its lease need not run out.
@@ -136,12 +127,12 @@ func (f *Fill) listen() error {
 		return errNotTold
 	}
 	req.Header.Set(fieldClass, strconv.Itoa(int(f.place.Class())))
-	res, err := f.table.peers.Do(req)
+	res, err := f.table.peers.client.Do(req)
 	if err != nil {
 		return f.silence(err)
 	}
 	defer res.Body.Close()
-	f.table.meet(f.held.Holder)
+	f.table.peers.meet(f.held.Holder)
 	if res.StatusCode != http.StatusOK {
 		f.late.Store(res.StatusCode == http.StatusNotFound)
 		return errNotTold
@@ -172,35 +163,20 @@ func (f *Fill) listen() error {
 // silence says what it means that a holder could not be asked. A connection that breaks, or is refused by an address that
 // has answered before, is the news that its process is gone. One that never answered may just not be reachable from here.
 func (f *Fill) silence(err error) error {
-	refused := errors.Is(err, syscall.ECONNREFUSED) && f.table.met(f.held.Holder)
+	lost := f.table.peers.broke
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		lost = f.table.peers.refused
+	}
 	switch {
 	case f.ctx.Err() != nil:
 		return errNotTold
-	case refused, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+	case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET):
+	case lost(f.held.Holder):
 		return errGone
 	}
 	f.report.StoreFault = "relay"
 	return errNotTold
 }
-
-// meet remembers a peer that has answered; met reports whether one has.
-func (t *Table) meet(address string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.peersMet) >= maxPeers {
-		clear(t.peersMet)
-	}
-	t.peersMet[address] = true
-}
-
-func (t *Table) met(address string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.peersMet[address]
-}
-
-// maxPeers bounds what is remembered: addresses come and go with deployments.
-const maxPeers = 1024
 
 // The fields by which a holder tells of its fill. The head follows in the body, as it would lie in the store.
 const (
