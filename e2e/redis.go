@@ -43,7 +43,9 @@ func (r *redis) line(replica string) (*line, error) {
 	l, err := newLine(r.socket())
 	if err == nil {
 		l.set(r.state)
+		l.mu.Lock()
 		l.forgets = r.forgets
+		l.mu.Unlock()
 		r.lines[replica] = l
 	}
 	return l, err
@@ -282,11 +284,11 @@ func (l *line) carry(to, from net.Conn, copied io.Writer) {
 	for {
 		n, err := from.Read(buffer)
 		if n > 0 && l.pass(to, from) {
+			l.mu.Lock()
 			if !l.forgets {
-				l.mu.Lock()
 				copied.Write(buffer[:n])
-				l.mu.Unlock()
 			}
+			l.mu.Unlock()
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}

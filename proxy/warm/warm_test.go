@@ -230,7 +230,7 @@ func TestPurgeOfAPageIsForThatPage(t *testing.T) {
 	inBubble(t, newSite(pages...), func(w *world) {
 		w.replica(hot(t, "80%", pages...))
 		time.Sleep(10 * time.Second)
-		before := w.site.looked
+		before := w.site.looks()
 		for _, page := range []string{pages[7], home + "elsewhere"} {
 			w.site.change(func() { delete(w.site.kept, page) })
 			if _, err := w.store.Purge(w.t.Context(), policy.Selector{Page: "api " + page}, store.MustValidate); err != nil {
@@ -238,8 +238,8 @@ func TestPurgeOfAPageIsForThatPage(t *testing.T) {
 			}
 			time.Sleep(2 * settled)
 		}
-		if got := w.site.times(pages[7]); len(got) != 2 || w.site.looked != before+1 {
-			t.Errorf("it was fetched at %v, and %d pages were looked at", got, w.site.looked-before)
+		if got := w.site.times(pages[7]); len(got) != 2 || w.site.looks() != before+1 {
+			t.Errorf("it was fetched at %v, and %d pages were looked at", got, w.site.looks()-before)
 		}
 	})
 }

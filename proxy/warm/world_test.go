@@ -102,6 +102,12 @@ func (s *site) change(f func()) {
 	f()
 }
 
+// looks is how many pages were looked at.
+func (s *site) looks() (n int) {
+	s.change(func() { n = s.looked })
+	return n
+}
+
 // times are when a page was fetched, counted from the start of the bubble.
 func (s *site) times(page string) (all []time.Duration) {
 	s.mu.Lock()
