@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,7 +97,8 @@ func (c Config) options() (*redis.UniversalOptions, error) {
 		return nil, err
 	}
 	o := &redis.UniversalOptions{
-		Addrs: c.Addresses, DB: c.DB, Username: c.Username, Password: c.Password, TLSConfig: secure,
+		// A cluster's client appends the nodes that it learns of: clipped, as two clients share the list.
+		Addrs: slices.Clip(c.Addresses), DB: c.DB, Username: c.Username, Password: c.Password, TLSConfig: secure,
 		// One address may be a cluster's, and two may be no cluster: the mode says it, not their number.
 		IsClusterMode: c.Mode == "cluster", MasterName: c.SentinelMaster,
 		// A cluster's client follows a slot that moves, at once: whom it cannot be had for yet fills alone.
