@@ -594,6 +594,27 @@ func TestHTTP10(t *testing.T) {
 	}
 }
 
+// For HTTP/1.0 a body without a length is whole when the connection ends as it should (RFC 9112 §8): one that broke ends
+// it otherwise.
+func TestBrokenBodyForHTTP10(t *testing.T) {
+	for end, whole := range map[string]bool{"0\r\n\r\n": true, "no chunk\r\n": false} {
+		for _, method := range []string{"GET", "POST"} {
+			k := newCorner(t)
+			k.early = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n" + end
+			conn, err := net.Dial("tcp", k.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.WriteString(conn, method+" /x HTTP/1.0\r\nHost: a.test\r\nContent-Length: 0\r\n\r\n")
+			text, err := io.ReadAll(conn)
+			conn.Close()
+			if whole != (err == nil) || whole && !strings.HasSuffix(string(text), "\r\n\r\nabcde") {
+				t.Errorf("%s, ended by %q: %q, %v", method, end, text, err)
+			}
+		}
+	}
+}
+
 // FuzzTargets: whatever reaches the upstream is what the key says.
 func FuzzTargets(f *testing.F) {
 	for _, seed := range []string{"/x", "//x", "/%2f|", "/x?a;b", "http://b.test/x", "/x#y?z", "/\x80%20", "*"} {

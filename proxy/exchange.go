@@ -94,6 +94,7 @@ func (x *exchange) end() {
 	x.report.Duration = time.Since(x.report.Time)
 	x.h.observer.Exchange(x.report)
 	if p != nil {
+		x.w.cut()
 		panic(p)
 	}
 }

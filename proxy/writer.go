@@ -167,6 +167,22 @@ func (w *writer) settle() {
 	}
 }
 
+// cut ends the connection by a reset where its plain end would be the body's: HTTP/1.0 knows no chunks, and what has no
+// length is whole for it when the connection closes without an error (RFC 9112 §8).
+func (w *writer) cut() {
+	if !w.old || !w.wrote {
+		return
+	}
+	conn, _, err := w.control.Hijack()
+	if err != nil {
+		return // it is another's already, or a recorder in a test
+	}
+	if c, ok := conn.(interface{ SetLinger(int) error }); ok {
+		_ = c.SetLinger(0)
+	}
+	conn.Close()
+}
+
 func (w *writer) unread() bool { return w.body != nil && !w.body.whole.Load() }
 
 // refused is what was wrong with the request's body; nil: nothing yet. It is not the upstream's fault.
