@@ -161,6 +161,25 @@ func StripFalse(h http.Header) {
 	}
 }
 
+// StripTrailers removes what may not follow a body: what frames, routes, controls or describes a message or tells who asks
+// (RFC 9110 §6.5.1), what is of one connection, and what StripFalse's kind is about. Some servers merge it into the head.
+func StripTrailers(h http.Header) {
+	for name := range h {
+		if name != "Etag" && isEndToEnd(name) || isHop(name) || isForwarding(name) || isOverride(name) || isOfHead(name) {
+			delete(h, name)
+		}
+	}
+}
+
+// isOfHead names what else has a meaning before the body only.
+func isOfHead(name string) bool {
+	switch name {
+	case "Expect", "Max-Forwards", "Trailer", "Www-Authenticate", "Retry-After", "Warning", "Proxy", "Cache-Status":
+		return true
+	}
+	return false
+}
+
 func spelling(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
 
 // members cuts a list field at every comma: for fields whose members are tokens.

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -159,6 +161,9 @@ func (c *corner) hear(conn net.Conn, in *bufio.Reader) error {
 		for _, line := range r.Header[name] {
 			seen += " [" + line + "]"
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Trailer)) {
+		seen += " +" + name + "=" + strings.Join(r.Trailer[name], ",")
 	}
 	c.mu.Lock()
 	c.seen = append(c.seen, seen)
@@ -611,6 +616,34 @@ func TestBrokenBodyForHTTP10(t *testing.T) {
 			if whole != (err == nil) || whole && !strings.HasSuffix(string(text), "\r\n\r\nabcde") {
 				t.Errorf("%s, ended by %q: %q, %v", method, end, text, err)
 			}
+		}
+	}
+}
+
+// Behind a body comes nothing that has its meaning in the head, announced or not, either way (RFC 9110 §6.5.1).
+func TestTrailersAreNoHead(t *testing.T) {
+	const body = "3\r\nabc\r\n0\r\nX-Sum: 1\r\nHost: evil\r\nX-Forwarded-Host: evil\r\nX_http_Method: DELETE\r\n" +
+		"Connection: close\r\nSet-Cookie: a=b\r\nEtag: \"a\"\r\n\r\n"
+	k := newCorner(t)
+	k.send(t, "POST /x HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, X-Forwarded-Host\r\n\r\n"+body)
+	if got := fmt.Sprint(k.seen); got != `[POST /x HTTP/1.1 @ a.test abc +Etag="a" +X-Sum=1]` {
+		t.Errorf("the upstream saw %s", got)
+	}
+	for _, announced := range []string{"", "Trailer: X-Sum\r\n", "Trailer: X-Sum, Set-Cookie\r\n"} {
+		k := newCorner(t)
+		k.early = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + announced + "\r\n" + body
+		conn, err := net.Dial("tcp", k.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.WriteString(conn, "POST /x HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+		text, err := io.ReadAll(conn)
+		conn.Close()
+		_, tail, _ := strings.Cut(string(text), "\r\nabc\r\n0\r\n")
+		fields := strings.Split(strings.TrimSuffix(tail, "\r\n\r\n"), "\r\n")
+		slices.Sort(fields)
+		if got := strings.Join(fields, "; "); got != `Etag: "a"; X-Sum: 1` || err != nil {
+			t.Errorf("announced %q: %q, %v", announced, got, err)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// An early answer is sent while the client still sends (RFC 9112 §9.5). HTTP/2 is like that anyway.
 		_ = x.w.control.EnableFullDuplex()
 		x.w.expects = expects(r)
-		x.w.body = &patient{ReadCloser: r.Body, control: x.w.control}
+		x.w.body = &patient{ReadCloser: &trailed{r.Body, &r.Trailer}, control: x.w.control}
 		r.Body = x.w.body
 	}
 	h.exchanges.Add(1)

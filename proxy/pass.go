@@ -146,6 +146,7 @@ func (x *exchange) rewrite(p *httputil.ProxyRequest, up *upstream.Upstream) {
 	if _, named := p.In.Header["User-Agent"]; !named {
 		p.Out.Header["User-Agent"] = nil
 	}
+	policy.StripTrailers(p.In.Trailer)
 	p.Out.Trailer = p.In.Trailer // which fills when the body has been read, and is copied before that
 	x.out = p.Out
 }
@@ -172,7 +173,25 @@ func (x *exchange) passed(res *http.Response) error {
 	} else if len(res.Trailer) > 0 {
 		res.Body = &stalling{res.Body, x.h.upstreams[x.plan.Route.Upstream].Config().IdleTimeout}
 	}
+	if res.StatusCode != http.StatusSwitchingProtocols {
+		policy.StripTrailers(res.Trailer)
+		res.Body = &trailed{res.Body, &res.Trailer}
+	}
 	return nil
+}
+
+// trailed is a body behind which comes only what may: httputil and net/http hand on every field that was not announced.
+type trailed struct {
+	io.ReadCloser
+	trailer *http.Header
+}
+
+func (t *trailed) Read(p []byte) (int, error) {
+	n, err := t.ReadCloser.Read(p)
+	if err == io.EOF {
+		policy.StripTrailers(*t.trailer)
+	}
+	return n, err
 }
 
 // stalling is an upstream's body that ends when nothing comes for as long as idle.
