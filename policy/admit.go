@@ -215,11 +215,16 @@ func (b *brought) judge() {
 	if b.adm.Reason = b.unstorable(); b.adm.Reason == None {
 		b.adm.Keep = min(b.keep(), LongestKeep)
 	}
-	b.adm.Outdates = b.adm.Keep == 0 && b.prior != nil && b.prior.isGoodUntil(b.res.Arrived) && isNews(b.res.Status)
+	b.adm.Outdates = b.adm.Keep == 0 && b.prior != nil && b.prior.isGoodUntil(b.res.Arrived) && b.isNews()
 }
 
-// isNews: a whole answer for everybody, or that the page is gone. Other errors may be about the one request.
-func isNews(status int) bool {
+// isNews: a whole answer for everybody, or that the page is gone. Other errors may be about the one request. What a 200 to
+// HEAD tells of the copy, Headed finds in its fields.
+func (b *brought) isNews() bool {
+	status := b.res.Status
+	if b.plan.Request.Method == http.MethodHead && status == http.StatusOK {
+		return false
+	}
 	return status < 400 || status == http.StatusNotFound || status == http.StatusGone
 }
 
